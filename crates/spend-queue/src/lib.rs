@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+
+mod chain;
+mod encode;
+mod entry;
+mod error;
+mod event;
+mod memory;
+mod queue;
+mod receipt;
+mod scope;
+mod shard;
+mod text;
+mod usd;
+
+pub use chain::Chain;
+pub use encode::{Charge, EncodedEvent, PayloadCheck, RequestDigest};
+pub use entry::Entry;
+pub use error::{EntryError, EventError, FieldProblem};
+pub use event::{
+    CLOCK_TOLERANCE, ENTRY_FORMAT, MAX_EVENT_BYTES, MAX_SCOPES, MAX_TEXT_BYTES, MAX_TOKENS, SpendEvent,
+};
+pub use memory::{MemoryQueue, MemoryQueueError};
+pub use queue::{Acked, Enqueued, QueueError, SpendQueue};
+pub use receipt::{BatchLimit, BatchLimitError, MAX_BATCH, MAX_PEEK_BYTES, Peeked, Receipt, Stop};
+pub use scope::{ScopeRef, ScopeRefError};
+pub use shard::{MAX_SHARDS, Shard, ShardCount, ShardCountError};
+pub use text::{MAX_ID_BYTES, TextProblem};
+pub use usd::{Usd, UsdError};
