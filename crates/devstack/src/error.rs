@@ -143,12 +143,8 @@ impl DevstackError {
     /// Whether the same call may succeed later without a change to the machine or the code: true for a server that
     /// was too slow to start or stop and for a shortage of ports.
     pub fn is_transient(&self) -> bool {
-        match self {
-            Self::NotReady { .. } | Self::NotStopped { .. } | Self::NoFreePort { .. } => true,
-            // The failure is remembered for the life of the process.
-            Self::Shared(_) => false,
-            _ => false,
-        }
+        // A shared failure is remembered for the life of the process, whatever its cause.
+        matches!(self, Self::NotReady { .. } | Self::NotStopped { .. } | Self::NoFreePort { .. })
     }
 
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {

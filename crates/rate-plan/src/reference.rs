@@ -89,14 +89,12 @@ fn first_refusal(
     let nodes = plan.tree().nodes();
     let reserved = Reservations::new(plan.tree(), usage, dimension);
     let mut below: Option<usize> = None;
-    // What the nearest fixed node below on the path has left: this request draws on it.
+    // What the nearest fixed node below on the path has left: this request draws on it. Between the roots of a flat
+    // plan it has no effect, for nothing comes from a child there.
     let mut credit: u128 = 0;
     for &v in plan.path().as_slice() {
         let child = below.filter(|&child| nodes[child].parent == Some(v));
         let from_child = child.map_or(0, |child| reserved.at[child]);
-        if child.is_none() {
-            credit = 0;
-        }
         if let Some(limit) = nodes[v].limits.get(dimension) {
             let used = usage[v].get(dimension);
             let held = reserved.below[v] - from_child + from_child.saturating_sub(credit);

@@ -167,7 +167,7 @@ impl RateTree {
     }
 
     /// Every node once, each after all of its children.
-    pub(crate) fn bottom_up(&self) -> impl Iterator<Item = usize> + '_ {
+    pub fn bottom_up(&self) -> impl Iterator<Item = usize> + '_ {
         self.topology.bottom_up()
     }
 }

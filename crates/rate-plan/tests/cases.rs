@@ -3,6 +3,8 @@
 //! `tests/data/rules.jsonl` shows one rule a case, worked out by hand (`why` says how). A larger file of the same
 //! format is decided too when it lies beside the checkout.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};

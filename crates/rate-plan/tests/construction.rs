@@ -1,5 +1,7 @@
 //! Which trees and paths are legal, and how the others are refused.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use rate_plan::{
     Dimension, Limits, MAX_DEPTH, MAX_LIMIT, MAX_NODES, Node, Path, PathError, RatePlan, RateTree, Scope,
     TreeError,

@@ -1,5 +1,7 @@
 //! Input that is neither admitted nor rejected: it is refused, and no counter moves.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use rate_plan::{
     Decision, Dimension, Limits, MAX_LIMIT, MAX_NODES, RateTree, Scope, Usage, UsageError, admit, check,
 };

@@ -31,7 +31,7 @@ pub struct Charge {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedEvent {
     request_id: String,
-    partition: ScopeRef,
+    partition: String,
     scopes: Vec<ScopeRef>,
     paid: Option<i64>,
     body: String,
@@ -106,7 +106,7 @@ impl SpendEvent {
         }
         Ok(EncodedEvent {
             request_id: self.request_id.clone(),
-            partition: self.partition(),
+            partition: self.partition().to_string(),
             scopes: self.scopes.clone(),
             paid: self.paid().and_then(|cost| cost.counter().ok()),
             // Without the opening brace: sequence number and chain go before it.
@@ -134,9 +134,9 @@ impl EncodedEvent {
         PayloadCheck::of(&self.body)
     }
 
-    /// The billing root, which decides the shard.
+    /// The text of the billing root's scope ref, which decides the shard.
     #[must_use]
-    pub const fn partition(&self) -> &ScopeRef {
+    pub fn partition(&self) -> &str {
         &self.partition
     }
 

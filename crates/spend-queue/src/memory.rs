@@ -152,9 +152,9 @@ impl MemoryQueue {
             let held = state.hot.remove(scope).unwrap_or_default();
             let events = held.paid_events.checked_sub(taken.paid_events);
             let amount = held.amount.checked_sub(taken.amount).filter(|amount| !amount.is_negative());
-            match (amount, events) {
-                (Some(amount), Some(0)) if amount.is_zero() => {}
-                (Some(amount), Some(paid_events)) if paid_events > 0 => {
+            match amount.zip(events) {
+                Some((amount, 0)) if amount.is_zero() => {}
+                Some((amount, paid_events)) if !amount.is_zero() && paid_events > 0 => {
                     state.hot.insert(scope.clone(), Charge { amount, paid_events });
                 }
                 _ => short_counters += 1,

@@ -5,8 +5,6 @@ use core::fmt;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::ScopeRef;
-
 /// The most shards that one deployment can have: a Redis Cluster has no more slots to give.
 pub const MAX_SHARDS: u16 = 16_384;
 
@@ -58,10 +56,10 @@ impl ShardCount {
         self.0
     }
 
-    /// The shard of a partition: `xxh3_64(ref) mod count`.
+    /// The shard of a partition (the text of its billing root's scope ref): `xxh3_64(partition) mod count`.
     #[must_use]
-    pub fn shard_of(self, partition: &ScopeRef) -> Shard {
-        let index = xxh3_64(partition.to_string().as_bytes()) % u64::from(self.0);
+    pub fn shard_of(self, partition: &str) -> Shard {
+        let index = xxh3_64(partition.as_bytes()) % u64::from(self.0);
         Shard(u16::try_from(index).unwrap_or_default())
     }
 
@@ -86,7 +84,7 @@ mod tests {
         let count = ShardCount::new(7).unwrap();
         let mut hit = [false; 7];
         for n in 0..200 {
-            let partition = ScopeRef::new("organization", n.to_string()).unwrap();
+            let partition = format!("organization/{n}");
             let shard = count.shard_of(&partition);
             assert_eq!(shard, count.shard_of(&partition));
             hit[usize::from(shard.index())] = true;

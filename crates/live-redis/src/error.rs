@@ -1,0 +1,156 @@
+//! What can go wrong with Redis, and whether trying again helps.
+
+use std::fmt;
+use std::time::Duration;
+
+use rate_plan::{TreeError, UsageError};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use spend_queue::{EventError, QueueError};
+use thiserror::Error;
+
+/// The step at which opening failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Reading the URL.
+    Parse,
+    /// Reaching the server and logging in.
+    Connect,
+    /// The first command.
+    Ping,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Parse => "reading the Redis URL",
+            Self::Connect => "connecting to Redis",
+            Self::Ping => "pinging Redis",
+        })
+    }
+}
+
+/// Redis could not be opened. Nothing stays open; the text has no part of the URL.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{step} failed: {reason}")]
+pub struct OpenError {
+    /// The step that failed.
+    pub step: Step,
+    reason: String,
+}
+
+impl OpenError {
+    pub(crate) fn new(step: Step, reason: impl Into<String>) -> Self {
+        Self { step, reason: reason.into() }
+    }
+}
+
+/// Why one call got no answer from Redis, or a bad one.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The client was closed.
+    #[error("the Redis client is closed")]
+    Closed,
+    /// No answer in time. The call may have run.
+    #[error("no answer from Redis within {0:?}; the call may have run")]
+    Timeout(Duration),
+    /// The connection could not be made or broke. The call may have run; the connection mends itself.
+    #[error("connection to Redis: {0}")]
+    Connection(String),
+    /// The server refused for a reason that passes or that an operator can mend (`OOM`, `READONLY`,
+    /// `LOADING`, `BUSY`, `MISCONF`, ...). Nothing was written.
+    #[error("Redis refuses for now: {0}")]
+    Unavailable(String),
+    /// The server refused for a reason that stays (a wrong type, missing rights, an unknown command).
+    /// Nothing was written.
+    #[error("Redis refuses: {0}")]
+    Refused(String),
+    /// The answer does not have the form that the script gives.
+    #[error("unexpected answer from Redis: {0}")]
+    Answer(String),
+}
+
+/// Why a call of [`crate::LiveRedis`] failed. Nothing was written unless the variant says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LiveRedisError {
+    /// The call did not get through, or got no usable answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A key holds what no script of this crate writes; the text names it. An operator must look.
+    #[error("damaged hot state: {0}")]
+    Damaged(String),
+    /// A counter would pass its bound; the text names it. Acknowledging (spend) or the next minute (rates) helps.
+    #[error("counter bound reached: {0}")]
+    CounterFull(String),
+    /// The queue was set up with another shard count.
+    #[error("shard count differs: {0}")]
+    ShardCount(String),
+    /// The event was refused.
+    #[error("event refused: {0}")]
+    Event(#[from] EventError),
+    /// The scopes do not make a plan.
+    #[error("rate plan refused: {0}")]
+    Plan(#[from] TreeError),
+    /// The estimate is out of bounds.
+    #[error("request refused: {0}")]
+    Usage(#[from] UsageError),
+}
+
+impl QueueError for LiveRedisError {
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Call(CallError::Timeout(_) | CallError::Connection(_) | CallError::Unavailable(_)) => true,
+            Self::CounterFull(_) => true,
+            Self::Call(_)
+            | Self::Damaged(_)
+            | Self::ShardCount(_)
+            | Self::Event(_)
+            | Self::Plan(_)
+            | Self::Usage(_) => false,
+        }
+    }
+}
+
+impl From<RedisError> for LiveRedisError {
+    fn from(error: RedisError) -> Self {
+        let detail = error.detail().unwrap_or_default().to_owned();
+        match error.code() {
+            Some("DAMAGED") => Self::Damaged(detail),
+            Some("FULL") => Self::CounterFull(detail),
+            Some("SHARDS") => Self::ShardCount(detail),
+            _ => Self::Call(CallError::from(error)),
+        }
+    }
+}
+
+impl From<RedisError> for CallError {
+    fn from(error: RedisError) -> Self {
+        let text = one_line(&error);
+        match error.kind() {
+            ErrorKind::Io => Self::Connection(text),
+            ErrorKind::Server(kind) => match kind {
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::TryAgain => Self::Unavailable(text),
+                _ => Self::Refused(text),
+            },
+            ErrorKind::Extension => match error.code() {
+                Some("OOM" | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED") => Self::Unavailable(text),
+                _ => Self::Refused(text),
+            },
+            ErrorKind::UnexpectedReturnType | ErrorKind::Parse => Self::Answer(text),
+            _ if error.is_io_error() || error.is_timeout() => Self::Connection(text),
+            _ => Self::Refused(text),
+        }
+    }
+}
+
+/// What the server or the socket said, on one line.
+pub(crate) fn one_line(error: &RedisError) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,142 @@
+//! Every key that this crate uses, in one place.
+//!
+//! A key is `<prefix>:{<shard>}:<what>`: the braces are a Redis Cluster hash tag, so all keys of a shard live
+//! in one slot and one script can change them together. What a caller names (a partition) comes last and raw,
+//! behind a fixed number of separators and after the tag, so no name can forge another key.
+
+use std::fmt;
+use std::str::FromStr;
+
+use spend_queue::{RequestDigest, Shard};
+use thiserror::Error;
+
+/// The partition of flat plans that name none.
+pub const FLAT_PARTITION: &str = "flat";
+
+/// The buckets of remembered request ids are chosen by 14 bits, so that at a million ids each is still a small
+/// hash (64 ids), which Redis keeps in a compact form up to 128 fields.
+const SEEN_BUCKET_BITS: u32 = 14;
+
+/// What every key starts with: 1 to 64 characters of `a-z A-Z 0-9 . _ : -`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPrefix(String);
+
+/// A key prefix with a character that could break the layout, or of a wrong length.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("key prefix {0:?}: 1 to 64 characters of a-z A-Z 0-9 . _ : - are possible")]
+pub struct KeyPrefixError(String);
+
+impl Default for KeyPrefix {
+    fn default() -> Self {
+        Self("tollgate".to_owned())
+    }
+}
+
+impl FromStr for KeyPrefix {
+    type Err = KeyPrefixError;
+
+    fn from_str(text: &str) -> Result<Self, KeyPrefixError> {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+        if (1..=64).contains(&text.len()) && text.bytes().all(legal) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(KeyPrefixError(text.chars().take(70).collect()))
+        }
+    }
+}
+
+impl fmt::Display for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The keys of one shard.
+pub(crate) struct ShardKeys<'a> {
+    prefix: &'a KeyPrefix,
+    shard: Shard,
+}
+
+impl KeyPrefix {
+    pub(crate) fn shard(&self, shard: Shard) -> ShardKeys<'_> {
+        ShardKeys { prefix: self, shard }
+    }
+}
+
+impl ShardKeys<'_> {
+    fn key(&self, what: fmt::Arguments<'_>) -> String {
+        format!("{}:{{{}}}:{what}", self.prefix, self.shard)
+    }
+
+    /// Hash of the counters of one partition in one UTC minute.
+    pub(crate) fn rate(&self, minute: i64, partition: &str) -> String {
+        self.key(format_args!("rate:{minute}:{partition}"))
+    }
+
+    /// List of entries, oldest first.
+    pub(crate) fn queue(&self) -> String {
+        self.key(format_args!("queue"))
+    }
+
+    /// Hash of sequence, chain, format and shard count.
+    pub(crate) fn state(&self) -> String {
+        self.key(format_args!("state"))
+    }
+
+    /// Hash of scope ref to pending picodollars.
+    pub(crate) fn hot(&self) -> String {
+        self.key(format_args!("hot"))
+    }
+
+    /// Hash of scope ref to pending paid events.
+    pub(crate) fn count(&self) -> String {
+        self.key(format_args!("count"))
+    }
+
+    /// Hash of one bucket of remembered request ids, and the field of this one in it. The field leaves out two
+    /// bytes that mostly repeat the bucket's name; 126 of 128 bits of the digest stay distinguishing.
+    pub(crate) fn seen<'d>(&self, digest: &'d RequestDigest) -> (String, &'d [u8]) {
+        let [high, low, field @ ..] = digest.as_bytes();
+        let bucket = u16::from_be_bytes([*high, *low]) >> (u16::BITS - SEEN_BUCKET_BITS);
+        (self.key(format_args!("seen:{bucket:04x}")), field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spend_queue::ShardCount;
+
+    use super::*;
+
+    #[test]
+    fn the_first_braces_of_a_key_are_the_shard_whatever_the_partition_is_called() {
+        let prefix = KeyPrefix::default();
+        let shard = ShardCount::new(9).unwrap().iter().nth(4).unwrap();
+        for partition in ["organization/o", "organization/{7}", "a:b", "}{", ":queue"] {
+            let key = prefix.shard(shard).rate(29_000_000, partition);
+            assert!(key.starts_with("tollgate:{4}:rate:29000000:"), "{key}");
+            assert!(key.ends_with(partition));
+        }
+    }
+
+    #[test]
+    fn a_prefix_cannot_forge_a_tag() {
+        for text in ["", "a{b}", "a b", "a\n", "ü", &"x".repeat(65)] {
+            assert!(text.parse::<KeyPrefix>().is_err(), "{text:?}");
+        }
+        assert!("gateway-1:eu_west.2".parse::<KeyPrefix>().is_ok());
+    }
+
+    #[test]
+    fn ids_spread_over_small_buckets() {
+        let prefix = KeyPrefix::default();
+        let shard = ShardCount::ONE.shard_of("any");
+        let mut buckets = std::collections::HashMap::new();
+        for n in 0..100_000 {
+            let digest = RequestDigest::of(&format!("request-{n}"));
+            *buckets.entry(prefix.shard(shard).seen(&digest).0).or_insert(0) += 1;
+        }
+        assert!(buckets.len() > 16_000, "{}", buckets.len());
+        assert!(buckets.values().max() < Some(&32));
+    }
+}

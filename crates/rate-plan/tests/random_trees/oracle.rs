@@ -1,0 +1,51 @@
+//! The rules of admission, stated by who holds what rather than by sums over a tree.
+//!
+//! The unused part of a fixed node is held at exactly one place: its nearest fixed ancestor. A request passes a
+//! fixed node of its path when the node's usage, what others hold there, and the demand stay within its limit; what
+//! is held by a node of the request's own path is the request's to draw on.
+
+use rate_plan::{Dimension, RateTree, Usage};
+
+/// Where and why a request is refused: node, dimension, and what the node holds for others.
+pub(crate) type Refusal = (usize, Dimension, u128);
+
+pub(crate) fn refusal(tree: &RateTree, path: &[usize], usage: &[Usage], estimate: i64) -> Option<Refusal> {
+    Dimension::ALL.into_iter().find_map(|dimension| {
+        let demand = match dimension {
+            Dimension::Rpm => 1,
+            Dimension::Tpm => u128::from(estimate.max(0).unsigned_abs()),
+        };
+        path.iter().find_map(|&node| {
+            let limit = u128::from(tree.nodes()[node].limits.get(dimension)?);
+            let held = held_for_others(tree, path, usage, dimension, node);
+            let fits = u128::from(usage[node].get(dimension)) + held + demand <= limit;
+            (limit == 0 || !fits).then_some((node, dimension, held))
+        })
+    })
+}
+
+fn held_for_others(
+    tree: &RateTree,
+    path: &[usize],
+    usage: &[Usage],
+    dimension: Dimension,
+    at: usize,
+) -> u128 {
+    (0..tree.len())
+        .filter(|node| !path.contains(node))
+        .filter(|&node| nearest_fixed_ancestor(tree, dimension, node) == Some(at))
+        .filter_map(|node| {
+            let limit = tree.nodes()[node].limits.get(dimension)?;
+            Some(u128::from(limit) - u128::from(limit.min(usage[node].get(dimension))))
+        })
+        .sum()
+}
+
+fn nearest_fixed_ancestor(tree: &RateTree, dimension: Dimension, node: usize) -> Option<usize> {
+    let parent = tree.nodes()[node].parent?;
+    if tree.nodes()[parent].limits.get(dimension).is_some() {
+        Some(parent)
+    } else {
+        nearest_fixed_ancestor(tree, dimension, parent)
+    }
+}
