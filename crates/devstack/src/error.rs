@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn a_missing_program_is_reported_with_the_commands_of_every_platform() {
         for service in [Service::Redis, Service::Postgres] {
-            let text = DevstackError::NotFound { service, attempted: Some("apt-get: no network".into()) }.to_string();
+            let text = DevstackError::NotFound { service, attempted: Some("apt-get: no network".into()) }
+                .to_string();
             for part in ["no network", "sudo apt-get install", "sudo dnf install", "brew install", "docker"] {
                 assert!(text.contains(part), "{part:?} is not in {text}");
             }
@@ -179,7 +180,10 @@ mod tests {
             found: Version { major: 6, minor: 0 },
         };
         let text = error.to_string();
-        assert!(text.starts_with("/usr/bin/redis-server is version 6.0, but Redis 7.0 or newer is needed"), "{text}");
+        assert!(
+            text.starts_with("/usr/bin/redis-server is version 6.0, but Redis 7.0 or newer is needed"),
+            "{text}"
+        );
         assert!(!error.is_transient());
     }
 }

@@ -8,8 +8,9 @@
 //! The server's process id cannot be missed: the server is started by a shell that writes its own id into the pipe
 //! *before* it becomes the server, and that holds the pipe open until then.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -86,22 +87,27 @@ pub(crate) struct Guard {
 impl Guard {
     /// Guards a server process and the folder, which from now on belongs to the guard.
     pub(crate) fn of_folder(folder: TempDir, signal: Signal) -> Result<Self> {
-        let mut guard = Self::spawn(&folder.path().to_string_lossy(), signal.name(), "")?;
+        let mut guard = Self::spawn(folder.path().as_os_str(), signal, "")?;
         guard.folder = Some(folder.keep());
         Ok(guard)
     }
 
     /// Guards a Docker container, which need not exist yet.
     pub(crate) fn of_container(name: &str) -> Result<Self> {
-        Self::spawn("", "TERM", name)
+        Self::spawn(OsStr::new(""), Signal::Term, name)
     }
 
-    fn spawn(folder: &str, signal: &str, container: &str) -> Result<Self> {
+    fn spawn(folder: &OsStr, signal: Signal, container: &str) -> Result<Self> {
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT, "devstack-guard", folder, signal, container]);
+        command.args(["-c", SCRIPT, "devstack-guard"]).arg(folder).args([signal.name(), container]);
         // Not our output: whoever reads it to its end would wait for the guard. Not our process group: the terminal
         // sends Ctrl-C to the whole group. Not our folder: it may be removed or unmounted meanwhile.
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).current_dir("/");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .current_dir("/");
         let mut child = command.spawn().map_err(DevstackError::io("start the guard process (sh)"))?;
         let pipe = child.stdin.take();
         Ok(Self { child, pipe, folder: None })
@@ -109,7 +115,6 @@ impl Guard {
 
     /// A second writing end, for the shell that becomes the server.
     pub(crate) fn pipe(&self) -> io::Result<OwnedFd> {
-        use std::os::fd::AsFd;
         let pipe = self.pipe.as_ref().ok_or_else(|| io::Error::other("the guard was dismissed"))?;
         pipe.as_fd().try_clone_to_owned()
     }

@@ -123,7 +123,11 @@ fn look(service: Service) -> Result<Source> {
 /// Installs under a lock that all our processes of this user share. Whoever waited for the lock looks again first.
 fn install_once(host: &ThisMachine, root: Root) -> Result<(), String> {
     let lock = std::env::temp_dir().join(format!("devstack-install-{}.lock", user::effective_uid()?));
-    let lock = File::options().create(true).append(true).open(&lock).map_err(|e| format!("{}: {e}", lock.display()))?;
+    let lock = File::options()
+        .create(true)
+        .append(true)
+        .open(&lock)
+        .map_err(|e| format!("{}: {e}", lock.display()))?;
     lock.lock().map_err(|e| format!("cannot lock the installation: {e}"))?;
     if host.found() != Found::Missing {
         return Ok(());
@@ -145,15 +149,25 @@ pub(crate) fn apt_commands(service: Service, root: Root) -> [Vec<&'static str>; 
         Root::Already => Vec::new(),
         Root::Sudo => vec!["sudo", "-n"],
     };
-    start.extend(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]);
+    start.extend([
+        "env",
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "-qq",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+    ]);
     let with = |rest: &[&'static str]| start.iter().chain(rest).copied().collect();
     [with(&["update"]), with(&["install", "--yes", "--no-install-recommends", service.apt_package()])]
 }
 
 fn run(command: &[&str]) -> Result<(), String> {
     let (program, args) = command.split_first().ok_or("empty command")?;
-    let output =
-        Command::new(program).args(args).stdin(Stdio::null()).output().map_err(|e| format!("{program}: {e}"))?;
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -229,7 +243,14 @@ mod tests {
 
     /// A machine on which everything would be possible and nothing is installed.
     fn rich() -> Described {
-        Described { found: Found::Missing, may_install: true, apt_get: true, root: true, sudo: true, docker: true }
+        Described {
+            found: Found::Missing,
+            may_install: true,
+            apt_get: true,
+            root: true,
+            sudo: true,
+            docker: true,
+        }
     }
 
     fn old() -> Program {
@@ -238,7 +259,8 @@ mod tests {
 
     #[test]
     fn what_is_there_is_used_and_nothing_is_installed() {
-        let program = Program { path: "/usr/bin/redis-server".into(), version: Version { major: 7, minor: 0 } };
+        let program =
+            Program { path: "/usr/bin/redis-server".into(), version: Version { major: 7, minor: 0 } };
         let host = Described { found: Found::Usable(program.clone()), ..rich() };
         assert_eq!(decide(&host, false), Decision::Use(program));
     }

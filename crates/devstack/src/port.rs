@@ -60,8 +60,9 @@ mod tests {
     #[test]
     fn leases_taken_at_the_same_time_never_share_a_port() {
         let leases: Vec<PortLease> = std::thread::scope(|scope| {
-            let takers: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| (0..25).map(|_| PortLease::take().unwrap()).collect::<Vec<_>>())).collect();
+            let takers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..25).map(|_| PortLease::take().unwrap()).collect::<Vec<_>>()))
+                .collect();
             takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
         });
         let ports: HashSet<u16> = leases.iter().map(PortLease::number).collect();

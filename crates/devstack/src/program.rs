@@ -64,8 +64,9 @@ pub(crate) fn find(
         Service::Redis => redis_candidates(places),
         Service::Postgres => postgres_candidates(places),
     };
-    let programs =
-        candidates.into_iter().filter_map(|path| version_of(service, &path).map(|version| Program { path, version }));
+    let programs = candidates
+        .into_iter()
+        .filter_map(|path| version_of(service, &path).map(|version| Program { path, version }));
 
     let mut best: Option<Program> = None;
     for program in programs {
@@ -99,9 +100,8 @@ pub(crate) fn named(
     let path = match service {
         Service::Redis if is_executable(value) => value.to_path_buf(),
         Service::Redis => return Err(bad(format!("{} is not an executable file", value.display()))),
-        Service::Postgres => {
-            postgres_in(value).ok_or_else(|| bad(format!("{} does not hold initdb and postgres", value.display())))?
-        }
+        Service::Postgres => postgres_in(value)
+            .ok_or_else(|| bad(format!("{} does not hold initdb and postgres", value.display())))?,
     };
     let found = version_of(service, &path)
         .ok_or_else(|| bad(format!("{} --version does not tell a {service} version", path.display())))?;
@@ -113,7 +113,8 @@ pub(crate) fn named(
 
 /// Runs `PROGRAM --version`.
 pub(crate) fn ask_version(service: Service, program: &Path) -> Option<Version> {
-    let output = Command::new(program).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
+    let output =
+        Command::new(program).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().ok()?;
     service.version_in(&String::from_utf8_lossy(&output.stdout))
 }
 

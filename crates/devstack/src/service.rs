@@ -100,7 +100,9 @@ impl Service {
     pub(crate) fn instructions(self) -> String {
         let (fedora, brew, variable) = match self {
             Self::Redis => ("valkey", "redis", "the path of redis-server or valkey-server"),
-            Self::Postgres => ("postgresql-server", "postgresql@17", "the folder that holds initdb and postgres"),
+            Self::Postgres => {
+                ("postgresql-server", "postgresql@17", "the folder that holds initdb and postgres")
+            }
         };
         format!(
             "to get it, type one of these and try again:\n  \
@@ -123,7 +125,8 @@ mod tests {
     #[test]
     fn versions_are_read_from_what_real_programs_print() {
         let version = |major, minor| Some(Version { major, minor });
-        let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0";
+        let redis =
+            "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0";
         assert_eq!(Service::Redis.version_in(redis), version(7, 0));
         assert_eq!(Service::Redis.version_in("Valkey server v=8.1.3 sha=00000000:0"), version(8, 1));
         let debian = "postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)";

@@ -29,18 +29,21 @@ pub(crate) fn effective_uid() -> Result<u32, String> {
 ///
 /// [`DevstackError::Io`] when we are root and `/etc/passwd` names neither `postgres` nor `nobody`.
 pub(crate) fn unprivileged() -> Result<Option<User>> {
-    let uid = effective_uid().map_err(std::io::Error::other).map_err(DevstackError::io("learn the user id"))?;
+    let uid =
+        effective_uid().map_err(std::io::Error::other).map_err(DevstackError::io("learn the user id"))?;
     if uid != 0 {
         return Ok(None);
     }
     let passwd = fs::read_to_string("/etc/passwd").map_err(DevstackError::io("read /etc/passwd"))?;
     let user = account(&passwd, "postgres").or_else(|| account(&passwd, "nobody"));
-    let missing = || std::io::Error::other("no account `postgres` or `nobody`, and PostgreSQL refuses to run as root");
+    let missing =
+        || std::io::Error::other("no account `postgres` or `nobody`, and PostgreSQL refuses to run as root");
     user.map(Some).ok_or_else(missing).map_err(DevstackError::io("choose a user for PostgreSQL"))
 }
 
 fn account(passwd: &str, name: &str) -> Option<User> {
-    let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|f| f.first() == Some(&name))?;
+    let fields =
+        passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|f| f.first() == Some(&name))?;
     let number = |index: usize| fields.get(index)?.parse().ok();
     let user = User { uid: number(2)?, gid: number(3)? };
     // An account that is root under another name would not help.

@@ -151,10 +151,11 @@ impl LiveRedis {
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
-        self.within_deadline(async {
+        // Boxed: the pool's future is large, and this path is not the hot one.
+        self.within_deadline(Box::pin(async {
             let mut conn = self.shared.wide.get().await.map_err(pool_error)?;
             Ok(script.invoke_async(&mut conn).await?)
-        })
+        }))
         .await
     }
 

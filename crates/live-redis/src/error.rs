@@ -129,16 +129,15 @@ impl From<RedisError> for CallError {
         let text = one_line(&error);
         match error.kind() {
             ErrorKind::Io => Self::Connection(text),
-            ErrorKind::Server(kind) => match kind {
+            ErrorKind::Server(
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::Moved
                 | ServerErrorKind::Ask
                 | ServerErrorKind::ReadOnly
-                | ServerErrorKind::TryAgain => Self::Unavailable(text),
-                _ => Self::Refused(text),
-            },
+                | ServerErrorKind::TryAgain,
+            ) => Self::Unavailable(text),
             ErrorKind::Extension => match error.code() {
                 Some("OOM" | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED") => Self::Unavailable(text),
                 _ => Self::Refused(text),

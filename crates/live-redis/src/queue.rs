@@ -37,9 +37,11 @@ impl LiveRedis {
         let mut call = script::PEEK.key(keys.queue());
         call.arg(limit.get()).arg(MAX_PEEK_BYTES);
         let mut answer = self.wide_script::<Vec<Value>>(&call).await?.into_iter();
-        let depth = answer.next().map_or(Ok(0), u64::from_redis_value).map_err(unexpected)?;
-        let raw =
-            answer.map(Vec::<u8>::from_redis_value).collect::<Result<Vec<_>, _>>().map_err(unexpected)?;
+        let depth = answer.next().map_or(Ok(0), u64::from_redis_value).map_err(|error| unexpected(&error))?;
+        let raw = answer
+            .map(Vec::<u8>::from_redis_value)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| unexpected(&error))?;
         Ok(Peeked::read(shard, raw, depth))
     }
 
@@ -119,6 +121,6 @@ impl SpendQueue for LiveRedis {
     }
 }
 
-fn unexpected(error: redis::ParsingError) -> LiveRedisError {
+fn unexpected(error: &redis::ParsingError) -> LiveRedisError {
     CallError::Answer(error.to_string()).into()
 }

@@ -1,0 +1,82 @@
+//! Databases of one's own on a server that others use too.
+
+use std::fmt;
+
+use url::Url;
+
+use crate::error::{DevstackError, Result};
+use crate::sql;
+use crate::unique::unique_suffix;
+
+/// Set to any value, this variable keeps databases and shared servers for inspection after the tests.
+pub(crate) const KEEP: &str = "TOLLGATE_KEEP";
+
+/// A fresh, empty UTF-8 database with a name of its own.
+///
+/// It is removed when dropped, sessions that are still open included. It is kept, and its name printed, when the
+/// thread panics (so that a failed test can be looked into on a server that outlives it) or `TOLLGATE_KEEP` is set.
+pub struct Database {
+    admin_url: String,
+    url: String,
+    name: String,
+}
+
+impl Database {
+    /// Creates `<prefix>_<pid>_<counter>_<nanoseconds>` through a session to `admin_url`.
+    pub(crate) fn create(admin_url: &str, prefix: &str) -> Result<Self> {
+        let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let starts_well = prefix.starts_with(|c: char| c.is_ascii_lowercase());
+        // 24 bytes leave room for the rest in PostgreSQL's 63.
+        if !starts_well || prefix.len() > 24 || !prefix.bytes().all(legal) {
+            return Err(DevstackError::BadPrefix(prefix.to_owned()));
+        }
+        let name = format!("{prefix}_{}", unique_suffix('_'));
+        let doing = format!("create database {name}");
+        let mut url = Url::parse(admin_url).map_err(|e| DevstackError::Sql {
+            doing: doing.clone(),
+            reason: format!("the server's URL: {e}"),
+        })?;
+        url.set_path(&name);
+        // `template0`: nobody can be connected to it, which would make the statement fail, and it allows UTF-8
+        // whatever the encoding of the server.
+        sql::execute(
+            admin_url,
+            &doing,
+            &format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'"),
+        )?;
+        Ok(Self { admin_url: admin_url.to_owned(), url: url.into(), name })
+    }
+
+    /// The URL, with its password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The database's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let kept = std::env::var_os(KEEP).is_some();
+        if kept || std::thread::panicking() {
+            let hint = if kept { "" } else { "; if its server ends with this process, set TOLLGATE_KEEP=1" };
+            eprintln!("devstack: database {} is kept{hint}", self.name);
+            return;
+        }
+        // A server that was stopped or dropped before takes the database with it.
+        let _ = sql::execute(
+            &self.admin_url,
+            &format!("drop database {}", self.name),
+            &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name),
+        );
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("name", &self.name).finish_non_exhaustive()
+    }
+}

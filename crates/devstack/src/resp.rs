@@ -1,0 +1,168 @@
+//! Just enough of the Redis protocol (RESP2) to ask a server whether it is there, and to tidy up in it.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use url::Url;
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest reply that is believed; `INFO server` takes about one KiB.
+const LONGEST: usize = 1 << 20;
+
+/// A blocking connection to one Redis server.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    /// Connects to a `redis://` URL and authenticates if it holds a password.
+    pub(crate) fn open(url: &str) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|e| format!("not a URL: {e}"))?;
+        if url.scheme() != "redis" {
+            return Err(format!("scheme {:?}: only redis:// over TCP is understood here", url.scheme()));
+        }
+        let host = url.host_str().unwrap_or("127.0.0.1").trim_matches(['[', ']']);
+        let port = url.port().unwrap_or(6379);
+        let stream = connect(host, port).map_err(|e| format!("{host}:{port}: {e}"))?;
+        let mut connection = Self { stream: BufReader::new(stream) };
+        if let Some(password) = url.password() {
+            let (user, password) = (decoded(url.username()), decoded(password));
+            let mut auth: Vec<&[u8]> = vec![b"AUTH"];
+            if !user.is_empty() {
+                auth.push(&user);
+            }
+            auth.push(&password);
+            connection.call(&auth)?;
+        }
+        if let Some(database) = url.path().strip_prefix('/').filter(|database| !database.is_empty()) {
+            connection.call(&[b"SELECT", database.as_bytes()])?;
+        }
+        Ok(connection)
+    }
+
+    /// Sends one command and returns its reply: the text of a status, an integer or a string, empty for nil. Errors
+    /// of the server are errors here.
+    pub(crate) fn call(&mut self, command: &[&[u8]]) -> Result<String, String> {
+        let mut request = format!("*{}\r\n", command.len()).into_bytes();
+        for part in command {
+            request.extend(format!("${}\r\n", part.len()).bytes());
+            request.extend_from_slice(part);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.stream.get_mut().write_all(&request).map_err(|e| e.to_string())?;
+        read_reply(&mut self.stream)
+    }
+
+    /// One line of `INFO server`.
+    pub(crate) fn info(&mut self, field: &str) -> Result<Option<String>, String> {
+        let info = self.call(&[b"INFO", b"server"])?;
+        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        Ok(value.map(|value| value.trim().to_owned()))
+    }
+
+    /// Deletes every key of the selected database that begins with `prefix`, which must hold no pattern characters.
+    pub(crate) fn delete_by_prefix(&mut self, prefix: &str) -> Result<(), String> {
+        const STEP: &[u8] = b"local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 1000) \
+            if #page[2] > 0 then redis.call('UNLINK', unpack(page[2])) end \
+            return page[1]";
+        let pattern = format!("{prefix}*");
+        let mut cursor = String::from("0");
+        loop {
+            cursor = self.call(&[b"EVAL", STEP, b"0", cursor.as_bytes(), pattern.as_bytes()])?;
+            if cursor == "0" {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match connect_to(address) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+fn read_reply(from: &mut impl BufRead) -> Result<String, String> {
+    let mut line = String::new();
+    from.take(4096).read_line(&mut line).map_err(|e| e.to_string())?;
+    let Some(text) = line.strip_suffix("\r\n") else { return Err("the connection ended in a reply".into()) };
+    let mut kind = text.chars();
+    match kind.next() {
+        Some('+' | ':') => Ok(kind.as_str().to_owned()),
+        Some('-') => Err(kind.as_str().to_owned()),
+        Some('$') if kind.as_str() == "-1" => Ok(String::new()),
+        Some('$') => {
+            let length: usize = kind.as_str().parse().map_err(|_| "a string without a length")?;
+            if length > LONGEST {
+                return Err(format!("a reply of {length} bytes"));
+            }
+            let mut bytes = vec![0; length + 2];
+            from.read_exact(&mut bytes).map_err(|e| e.to_string())?;
+            bytes.truncate(length);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => Err("not a Redis reply".into()),
+    }
+}
+
+/// Undoes percent encoding.
+fn decoded(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digits = text.get(at + 1..at + 3).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| byte == b'%') {
+            Some(value) => {
+                plain.push(value);
+                at += 3;
+            }
+            None => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_reply_is_read() {
+        let read = |text: &str| read_reply(&mut text.as_bytes());
+        assert_eq!(read("+PONG\r\n"), Ok("PONG".into()));
+        assert_eq!(read(":42\r\n"), Ok("42".into()));
+        assert_eq!(read("$5\r\na\r\nbc\r\n"), Ok("a\r\nbc".into()));
+        assert_eq!(read("$-1\r\n"), Ok(String::new()));
+        assert_eq!(read("-LOADING wait\r\n"), Err("LOADING wait".into()));
+        for broken in ["", "+PONG", "HTTP/1.1 400\r\n", "$9\r\nshort\r\n", "$x\r\n", "$99999999999\r\n"] {
+            assert!(read(broken).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn percent_encoding_is_undone_and_lone_percent_signs_stay() {
+        assert_eq!(decoded("a%20b%C3%A9"), "a bé".as_bytes());
+        assert_eq!(decoded("50%"), b"50%");
+        assert_eq!(decoded("%+1%zz"), b"%+1%zz");
+        assert_eq!(decoded("é%2F"), "é/".as_bytes());
+    }
+}

@@ -1,0 +1,3 @@
+drop view scopes;
+drop table api_keys, users, projects, teams, organizations;
+drop domain time_zone, budget_period, usd, rate_limit, identifier;

@@ -1,0 +1,3 @@
+drop function ensure_usage_partitions(date, integer);
+drop function period_start(text, timestamptz, text);
+drop table flush_log, scope_spend, usage_daily, usage_events, settled_requests;

@@ -1,0 +1,9 @@
+-- Claims the request ids that nobody settled before: only what this returns may be counted. The order makes two
+-- committers wait for each other in one direction only.
+-- $1 request ids, none twice; $2 payload check of each; $3 commit time.
+insert into settled_requests (request_id, payload_check, settled_at)
+select given.request_id, given.payload_check, $3::timestamptz
+from unnest($1::text[], $2::bytea[]) as given (request_id, payload_check)
+order by given.request_id collate "C"
+on conflict on constraint settled_requests_pkey do nothing
+returning request_id

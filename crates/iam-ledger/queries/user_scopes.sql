@@ -1,0 +1,9 @@
+-- A user without an organization, who is a billing root, and the keys below.
+-- $1 the user's id.
+select kind as "kind!", id as "id!", parent_kind, parent_id, rpm_limit, tpm_limit
+from scopes
+where kind = 'user' and id = $1 and organization_id is null
+union all
+select kind, id, parent_kind, parent_id, rpm_limit, tpm_limit
+from scopes
+where kind = 'key' and parent_kind = 'user' and parent_id = $1 and organization_id is null

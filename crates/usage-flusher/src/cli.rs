@@ -1,0 +1,123 @@
+//! Flags and environment variables.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use live_redis::KeyPrefix;
+use secrecy::SecretString;
+use spend_queue::{BatchLimit, ShardCount};
+
+/// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
+///
+/// Any number may run at the same time. Every flag can be given as an environment variable instead.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110)]
+pub(crate) struct Cli {
+    /// How to log on standard error: `auto` is text on a terminal and JSON elsewhere. RUST_LOG filters.
+    #[arg(long, global = true, env = "TOLLGATE_LOG_FORMAT", default_value = "auto")]
+    pub(crate) log_format: LogFormat,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum LogFormat {
+    Auto,
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Flush until SIGTERM or SIGINT; the batch at hand is finished or left for the next run
+    Run(RunOptions),
+    /// Bring the database's tables up to this release
+    Migrate(DatabaseOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseOptions {
+    /// PostgreSQL URL: postgres://user:password@host:port/database
+    #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_url: SecretString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    pub(crate) database: DatabaseOptions,
+    /// Redis URL: redis://[user:password@]host[:port][/db]
+    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) redis_url: SecretString,
+    /// What every key in Redis starts with; the gateways must use the same
+    #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
+    pub(crate) prefix: KeyPrefix,
+    /// Over how many shards the queue is spread; the gateways must use the same
+    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1", value_parser = shards)]
+    pub(crate) shards: ShardCount,
+    /// Smallest batch, in entries (1 to 10000)
+    #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100", value_parser = batch)]
+    pub(crate) batch_min: BatchLimit,
+    /// Largest batch, in entries (1 to 10000): larger drains faster, in longer transactions
+    #[arg(long, env = "TOLLGATE_BATCH_MAX", default_value = "2000", value_parser = batch)]
+    pub(crate) batch_max: BatchLimit,
+    /// Wait after a batch that emptied the queue, in milliseconds, so that the next one gathers
+    #[arg(long, env = "TOLLGATE_LINGER_MS", default_value = "100", value_parser = millis)]
+    pub(crate) linger_ms: Duration,
+    /// Longest wait while nothing comes, in milliseconds
+    #[arg(long, env = "TOLLGATE_IDLE_MS", default_value = "500", value_parser = millis)]
+    pub(crate) idle_ms: Duration,
+    /// Longest wait for one answer of Redis, in milliseconds
+    #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
+    pub(crate) redis_deadline_ms: Duration,
+    /// Longest wait for the batch at hand when told to stop, in milliseconds
+    #[arg(long, env = "TOLLGATE_STOP_DEADLINE_MS", default_value = "4000", value_parser = millis)]
+    pub(crate) stop_deadline_ms: Duration,
+}
+
+fn millis(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
+        _ => Err("a whole number of milliseconds from 1 to 3600000 is accepted".into()),
+    }
+}
+
+fn batch(text: &str) -> Result<BatchLimit, String> {
+    text.parse()
+        .ok()
+        .and_then(|entries| BatchLimit::new(entries).ok())
+        .ok_or_else(|| "a whole number of entries from 1 to 10000 is accepted".into())
+}
+
+fn shards(text: &str) -> Result<ShardCount, String> {
+    text.parse()
+        .ok()
+        .and_then(|count| ShardCount::new(count).ok())
+        .ok_or_else(|| "a whole number of shards from 1 to 16384 is accepted".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn secrets_are_not_shown_when_options_are_printed() {
+        let args = [
+            "flusher",
+            "run",
+            "--redis-url",
+            "redis://:canary@h",
+            "--database-url",
+            "postgres://u:canary@h/d",
+        ];
+        let cli = Cli::try_parse_from(args).unwrap();
+        assert!(!format!("{cli:?}").contains("canary"));
+    }
+}

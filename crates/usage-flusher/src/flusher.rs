@@ -1,0 +1,167 @@
+//! One step of the hand-off: peek, commit, acknowledge.
+//!
+//! ```text
+//!   enqueued --peek--> peeked --commit--> committed --acknowledge--> gone
+//!      ^                  |                   |
+//!      +--- any failure --+---- any failure --+   (the same entries come again; the ledger knows their ids)
+//! ```
+//!
+//! The order is the whole safety argument. Nothing is acknowledged that the ledger has not committed; what was
+//! committed and not acknowledged comes again and changes nothing.
+
+use chrono::{DateTime, Utc};
+use spend_queue::{Acked, BatchLimit, EntryError, QueueError, Shard, SpendQueue, Stop};
+use thiserror::Error;
+use tokio::task::JoinError;
+
+use crate::ledger::{CommitSummary, SpendLedger};
+
+/// Carries one batch at a time from a queue into a ledger.
+///
+/// It holds no state: every step starts from what queue and ledger say, so any number of flushers may run at
+/// once, and one may die anywhere.
+#[derive(Debug, Clone)]
+pub struct Flusher<Q, L> {
+    queue: Q,
+    ledger: L,
+}
+
+/// What one step did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flushed {
+    /// Entries of the batch; 0 when the shard was empty.
+    pub entries: u64,
+    /// Entries that the shard held when the step ended, as far as it knows.
+    pub left: u64,
+    /// What the ledger did with them.
+    pub commit: CommitSummary,
+}
+
+/// Why a step did not finish. Nothing is lost: the entries are still queued.
+#[derive(Debug, Error)]
+pub enum FlushError<Q: QueueError, L: std::error::Error + 'static> {
+    /// The queue could not be read.
+    #[error("peek: {0}")]
+    Peek(#[source] Q),
+    /// The ledger did not commit, or its answer was lost.
+    #[error("commit: {0}")]
+    Commit(#[source] L),
+    /// The task of the commit died.
+    #[error("commit task: {0}")]
+    Task(#[from] JoinError),
+    /// The batch is committed, and its acknowledgement failed or was lost.
+    #[error("acknowledge (the batch is committed): {0}")]
+    Ack(#[source] Q),
+    /// The head of the shard is no entry. An operator must look; the other shards go on.
+    #[error("the head of shard {shard} cannot be read: {error}")]
+    CorruptHead {
+        /// The shard that stands still.
+        shard: Shard,
+        /// What is wrong with its head.
+        error: EntryError,
+    },
+}
+
+impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
+    /// A flusher between these two.
+    pub const fn new(queue: Q, ledger: L) -> Self {
+        Self { queue, ledger }
+    }
+
+    /// The queue that it drains.
+    pub const fn queue(&self) -> &Q {
+        &self.queue
+    }
+
+    /// Carries at most `limit` entries of a shard.
+    ///
+    /// The commit runs in a task of its own, so that dropping this future never cancels a transaction half-way.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`] says which part failed. Every step may be repeated.
+    pub async fn step(
+        &self,
+        shard: Shard,
+        limit: BatchLimit,
+        now: DateTime<Utc>,
+    ) -> Result<Flushed, FlushError<Q::Error, L::Error>> {
+        let batch = self.queue.peek(shard, limit).await.map_err(FlushError::Peek)?;
+        let depth = batch.depth;
+        let Some(receipt) = batch.receipt() else {
+            return match batch.stop {
+                Some(Stop::Corrupt { error, .. }) => Err(FlushError::CorruptHead { shard, error }),
+                _ => Ok(Flushed { entries: 0, left: depth, commit: CommitSummary::default() }),
+            };
+        };
+        if let Some(stop) = &batch.stop {
+            warn_of(shard, stop);
+        }
+        let ledger = self.ledger.clone();
+        let commit = tokio::spawn(async move { ledger.commit(&batch, now).await });
+        let commit = commit.await?.map_err(FlushError::Commit)?;
+        let entries = u64::from(receipt.entries);
+        tracing::info!(
+            shard = shard.index(),
+            first_seq = receipt.first_seq,
+            last_seq = receipt.last_seq,
+            entries,
+            new = commit.new,
+            duplicates = commit.duplicates,
+            depth,
+            "batch committed"
+        );
+        for request_id in &commit.conflicts {
+            tracing::error!(
+                request_id,
+                "another payload was settled under this request id; the first one stays"
+            );
+        }
+        let left = match self.queue.ack(&receipt).await.map_err(FlushError::Ack)? {
+            Acked::Done { depth, short_counters } => {
+                if short_counters > 0 {
+                    tracing::warn!(
+                        shard = shard.index(),
+                        short_counters,
+                        "pending spend held less than was taken off"
+                    );
+                }
+                depth
+            }
+            Acked::Changed => {
+                tracing::warn!(
+                    shard = shard.index(),
+                    entries,
+                    "the queue's head changed; nothing was taken off"
+                );
+                depth
+            }
+        };
+        Ok(Flushed { entries, left, commit })
+    }
+}
+
+impl<Q: QueueError, L: std::error::Error + 'static> FlushError<Q, L> {
+    /// Whether the next step may succeed without anybody mending anything.
+    pub fn is_transient<S: SpendLedger<Error = L>>(&self) -> bool {
+        match self {
+            Self::Peek(error) | Self::Ack(error) => error.is_transient(),
+            Self::Commit(error) => S::is_transient(error),
+            Self::Task(_) => true,
+            Self::CorruptHead { .. } => false,
+        }
+    }
+}
+
+fn warn_of(shard: Shard, stop: &Stop) {
+    let shard = shard.index();
+    match stop {
+        Stop::Corrupt { position, error, .. } => {
+            tracing::error!(shard, position, %error, "an unreadable entry is next in the queue");
+        }
+        Stop::ChainBreak { position } => {
+            tracing::warn!(shard, position, "the chain breaks: another hand changed the queue");
+        }
+        other => tracing::debug!(shard, ?other, "the batch ends early"),
+    }
+}
