@@ -1,2 +1,48 @@
-//! Tasks.
-fn main() {}
+//! The project's commands, one module each. `cargo xtask --help` lists them.
+
+mod ci;
+mod demo;
+mod flusher;
+mod process;
+mod queries;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tollgate's commands: they find or install the services that they need.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Replay a workload through private services and prove the books: the main job
+    Demo(demo::Options),
+    /// Run every test, service tests included
+    Test(test::Options),
+    /// Formatting, lints, docs, query cache, tests: what a change must pass
+    Ci,
+    /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
+    Queries(queries::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::Ci => ci::run(),
+        Command::Queries(options) => queries::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

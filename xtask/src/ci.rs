@@ -1,0 +1,39 @@
+//! What a change must pass, in the order of what fails fastest.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::{process, queries, test};
+
+pub(crate) fn run() -> Result<()> {
+    step("formatting", || process::run(&mut process::cargo(&["fmt", "--all", "--check"])))?;
+    step("lints", || {
+        let args =
+            ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
+        process::run(&mut process::cargo(&args))
+    })?;
+    step("documentation", || {
+        let args = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
+        process::run(process::cargo(&args).env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("rate-plan without std", || {
+        process::run(&mut process::cargo(&[
+            "test",
+            "--locked",
+            "--package",
+            "rate-plan",
+            "--no-default-features",
+        ]))
+    })?;
+    step("query cache", || queries::run(&queries::Options { write: false }))?;
+    step("tests", || test::run(&test::Options::default()))
+}
+
+fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    eprintln!("==> {name}");
+    let started = Instant::now();
+    work().with_context(|| name.to_owned())?;
+    eprintln!("==> {name}: passed in {:.0?}", started.elapsed());
+    Ok(())
+}
