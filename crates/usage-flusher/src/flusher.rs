@@ -10,11 +10,12 @@
 //! committed and not acknowledged comes again and changes nothing.
 
 use chrono::{DateTime, Utc};
+use iam_ledger::{Batch, Committed};
 use spend_queue::{Acked, BatchLimit, EntryError, QueueError, Shard, SpendQueue, Stop};
 use thiserror::Error;
 use tokio::task::JoinError;
 
-use crate::ledger::{CommitSummary, SpendLedger};
+use crate::ledger::SpendLedger;
 
 /// Carries one batch at a time from a queue into a ledger.
 ///
@@ -34,7 +35,7 @@ pub struct Flushed {
     /// Entries that the shard held when the step ended, as far as it knows.
     pub left: u64,
     /// What the ledger did with them.
-    pub commit: CommitSummary,
+    pub committed: Committed,
 }
 
 /// Why a step did not finish. Nothing is lost: the entries are still queued.
@@ -91,32 +92,29 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         let Some(receipt) = batch.receipt() else {
             return match batch.stop {
                 Some(Stop::Corrupt { error, .. }) => Err(FlushError::CorruptHead { shard, error }),
-                _ => Ok(Flushed { entries: 0, left: depth, commit: CommitSummary::default() }),
+                _ => Ok(Flushed { entries: 0, left: depth, committed: Committed::default() }),
             };
         };
         if let Some(stop) = &batch.stop {
             warn_of(shard, stop);
         }
         let ledger = self.ledger.clone();
-        let commit = tokio::spawn(async move { ledger.commit(&batch, now).await });
-        let commit = commit.await?.map_err(FlushError::Commit)?;
+        let commit = tokio::spawn(async move {
+            ledger.commit(&Batch { shard, entries: &batch.entries, committed_at: now }).await
+        });
+        let committed = commit.await?.map_err(FlushError::Commit)?;
         let entries = u64::from(receipt.entries);
         tracing::info!(
             shard = shard.index(),
             first_seq = receipt.first_seq,
             last_seq = receipt.last_seq,
             entries,
-            new = commit.new,
-            duplicates = commit.duplicates,
+            new = committed.new,
+            duplicates = committed.duplicates,
+            conflicts = committed.conflicts.len(),
             depth,
             "batch committed"
         );
-        for request_id in &commit.conflicts {
-            tracing::error!(
-                request_id,
-                "another payload was settled under this request id; the first one stays"
-            );
-        }
         let left = match self.queue.ack(&receipt).await.map_err(FlushError::Ack)? {
             Acked::Done { depth, short_counters } => {
                 if short_counters > 0 {
@@ -137,7 +135,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
                 depth
             }
         };
-        Ok(Flushed { entries, left, commit })
+        Ok(Flushed { entries, left, committed })
     }
 }
 

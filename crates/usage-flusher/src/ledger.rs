@@ -3,9 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 
-use chrono::{DateTime, Utc};
-use iam_ledger::{Batch, Ledger, LedgerError};
-use spend_queue::Peeked;
+use iam_ledger::{Batch, Committed, Ledger, LedgerError};
 
 /// A place that settles batches of events durably, each request id once.
 ///
@@ -22,23 +20,20 @@ pub trait SpendLedger: Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the batch may not be settled; repeating the call is safe.
-    fn commit(
-        &self,
-        batch: &Peeked,
-        at: DateTime<Utc>,
-    ) -> impl Future<Output = Result<CommitSummary, Self::Error>> + Send;
+    fn commit(&self, batch: &Batch<'_>) -> impl Future<Output = Result<Committed, Self::Error>> + Send;
 
     /// Whether the same call may succeed later without anybody mending anything.
     fn is_transient(error: &Self::Error) -> bool;
 }
 
-/// What a commit did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CommitSummary {
-    /// Events that were settled now.
-    pub new: u64,
-    /// Events that had been settled before.
-    pub duplicates: u64,
-    /// Request ids that had been settled before with another payload; the first one stays.
-    pub conflicts: Vec<String>,
+impl SpendLedger for Ledger {
+    type Error = LedgerError;
+
+    fn commit(&self, batch: &Batch<'_>) -> impl Future<Output = Result<Committed, LedgerError>> + Send {
+        Self::commit(self, batch)
+    }
+
+    fn is_transient(error: &LedgerError) -> bool {
+        error.is_transient()
+    }
 }

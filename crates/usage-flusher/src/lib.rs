@@ -6,6 +6,6 @@ mod pace;
 mod service;
 
 pub use flusher::{FlushError, Flushed, Flusher};
-pub use ledger::{CommitSummary, SpendLedger};
+pub use ledger::SpendLedger;
 pub use pace::{Pace, PaceError, PaceLimits};
 pub use service::Service;

@@ -20,7 +20,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         idle: options.idle_ms,
     })?;
     let mut stop_signal = StopSignal::new()?;
-    let ledger = Ledger::connect(&options.database.database_url, &LedgerOptions::default()).await?;
+    let ledger = Ledger::connect(&options.database.database_url, LedgerOptions::default()).await?;
     ledger.require_migrated().await?;
     let redis_options = Options::default()
         .with_prefix(options.prefix)
@@ -52,7 +52,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
 
 /// Brings the tables up to date.
 pub(crate) async fn migrate(options: DatabaseOptions) -> Result<()> {
-    let ledger = Ledger::connect(&options.database_url, &LedgerOptions::default()).await?;
+    let ledger = Ledger::connect(&options.database_url, LedgerOptions::default()).await?;
     ledger.migrate().await?;
     ledger.close().await;
     tracing::info!("the database is up to date");

@@ -13,7 +13,7 @@ use crate::ledger::SpendLedger;
 use crate::pace::Pace;
 
 /// The shortest and the longest wait after a failed step; jitter spreads the flushers of a fleet.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Flushes all shards of a queue, each at its own pace: a shard that fails or stands still waits alone.
 #[derive(Debug)]

@@ -1,0 +1,91 @@
+//! What the binary refuses: one clear line, a non-zero exit, no password.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::process::Stdio;
+
+use support::{Stack, binary};
+
+const CANARY: &str = "canary-password";
+
+/// Runs the binary with these words and variables; returns its error text.
+fn refused(words: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = binary()
+        .args(words)
+        .envs(variables.iter().copied())
+        .env("RUST_LOG", "error")
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{words:?} succeeded: {text}");
+    assert!(!text.contains(CANARY), "{text}");
+    assert!(text.contains("error: "), "{text}");
+    text
+}
+
+#[test]
+fn each_flag_with_a_wrong_value_is_named_with_what_is_accepted() {
+    let urls = [
+        ("TOLLGATE_REDIS_URL", "redis://:canary-password@127.0.0.1:1"),
+        ("TOLLGATE_DATABASE_URL", "postgres://u:canary-password@127.0.0.1:1/d"),
+    ];
+    for (flag, values, accepted) in [
+        ("--batch-min", &["0", "10001", "x", "-1", ""][..], "1 to 10000"),
+        ("--batch-max", &["0", "10001", "1.5"], "1 to 10000"),
+        ("--shards", &["0", "16385", "x"], "1 to 16384"),
+        ("--linger-ms", &["0", "3600001", "1s"], "1 to 3600000"),
+        ("--idle-ms", &["0", "x"], "1 to 3600000"),
+        ("--redis-deadline-ms", &["0", "x"], "1 to 3600000"),
+        ("--stop-deadline-ms", &["0", "x"], "1 to 3600000"),
+        ("--prefix", &["", "a{b}", "a b"], "1 to 64 characters"),
+        ("--log-format", &["xml"], "json"),
+    ] {
+        for value in values {
+            let text = refused(&["run", &format!("{flag}={value}")], &urls);
+            assert!(text.contains(flag) && text.contains(accepted), "{flag}={value}: {text}");
+        }
+    }
+    let text = refused(&["run", "--batch-min=200", "--batch-max=100"], &urls);
+    assert!(text.contains("smallest batch (200) is above the largest (100)"), "{text}");
+}
+
+#[test]
+fn a_missing_url_is_named() {
+    let text = refused(&["run"], &[("TOLLGATE_DATABASE_URL", "postgres://h/d")]);
+    assert!(text.contains("--redis-url"), "{text}");
+    assert!(refused(&["migrate"], &[]).contains("--database-url"));
+}
+
+#[test]
+fn unreachable_and_malformed_urls_are_one_line_that_says_what_failed() {
+    let database = devstack::postgres().unwrap().database("refusals").unwrap();
+    let migrated = binary().arg("migrate").env("TOLLGATE_DATABASE_URL", database.url()).status().unwrap();
+    assert!(migrated.success());
+    let one_line = |text: &str| assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    for url in
+        ["nonsense-canary-password", "redis://:canary-password@127.0.0.1:1", "http://u:canary-password@h"]
+    {
+        let text =
+            refused(&["run"], &[("TOLLGATE_REDIS_URL", url), ("TOLLGATE_DATABASE_URL", database.url())]);
+        one_line(&text);
+        assert!(text.contains("Redis"), "{text}");
+    }
+    for url in ["nonsense-canary-password", "postgres://u:canary-password@127.0.0.1:1/d"] {
+        let text = refused(&["migrate"], &[("TOLLGATE_DATABASE_URL", url)]);
+        one_line(&text);
+    }
+    let wrong_user = database.url().replacen("://", "://nobody-here:canary-password@x-", 1);
+    one_line(&refused(&["migrate"], &[("TOLLGATE_DATABASE_URL", &wrong_user)]));
+}
+
+#[tokio::test]
+async fn a_database_that_was_not_migrated_is_refused_with_the_command_that_helps() {
+    let stack = Stack::start().await;
+    let bare = devstack::postgres().unwrap().database("bare").unwrap();
+    let variables = [("TOLLGATE_REDIS_URL", stack.redis.url()), ("TOLLGATE_DATABASE_URL", bare.url())];
+    let text = refused(&["run"], &variables);
+    assert!(text.contains("usage-flusher migrate"), "{text}");
+}
