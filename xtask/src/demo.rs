@@ -82,11 +82,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let flushed = flushed.with_context(|| format!("the flusher's last words:\n{}", tail(&log)))?;
 
     if options.keep {
-        let database_url = database.url().to_owned();
-        database.keep();
+        let database_url = database.keep();
         let (redis, postgres) = (redis.keep()?, postgres.keep()?);
         eprintln!("\nkept for you:\n  Redis       {}\n  PostgreSQL  {database_url}", redis.url());
-        eprintln!("  try         psql '{database_url}' -c 'select * from usage_by_day'");
+        let query = "select organization_id, day, model, sum(events) as events, sum(cost_usd) as usd \
+                     from usage_daily group by 1, 2, 3 order by 1, 2, 3";
+        eprintln!("  try         psql '{database_url}' -c '{query}'");
         for command in redis.stop_commands().iter().chain(postgres.stop_commands()) {
             eprintln!("  to stop     {command}");
         }

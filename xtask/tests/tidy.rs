@@ -72,13 +72,15 @@ fn the_pure_crates_reach_no_runtime_and_no_store() {
         let mut open = vec![start];
         while let Some(id) = open.pop() {
             for dependency in &nodes[id].deps {
-                let shipped = dependency.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development);
+                let shipped =
+                    dependency.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development);
                 if shipped && reached.insert(&dependency.pkg) {
                     open.push(&dependency.pkg);
                 }
             }
         }
-        let found: Vec<_> = reached.iter().map(|id| &names[*id]).filter(|n| IMPURE.contains(&n.as_str())).collect();
+        let found: Vec<_> =
+            reached.iter().map(|id| &names[*id]).filter(|n| IMPURE.contains(&n.as_str())).collect();
         assert!(found.is_empty(), "{pure} reaches {found:?}");
     }
 }
@@ -95,7 +97,10 @@ fn every_crate_says_what_it_is_and_shares_the_workspaces_settings() {
             let readme = fs::read_to_string(folder.join("README.md")).unwrap();
             assert!(readme.contains("```rust"), "{name}: the README shows an example");
             let library = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
-            assert!(library.contains("include_str!(\"../README.md\")"), "{name}: the README's example is compiled");
+            assert!(
+                library.contains("include_str!(\"../README.md\")"),
+                "{name}: the README's example is compiled"
+            );
         }
     }
 }
@@ -143,7 +148,14 @@ fn every_query_and_migration_says_why_it_is() {
 #[test]
 fn nothing_is_left_undone_or_skipped() {
     // Spelled in two parts, so that this file does not find itself.
-    let words = [["TO", "DO"], ["FIX", "ME"], ["#[ig", "nore"], ["todo", "!("], ["unimpl", "emented!("], ["dbg", "!("]];
+    let words = [
+        ["TO", "DO"],
+        ["FIX", "ME"],
+        ["#[ig", "nore"],
+        ["todo", "!("],
+        ["unimpl", "emented!("],
+        ["dbg", "!("],
+    ];
     for path in sources("rs") {
         let text = fs::read_to_string(&path).unwrap();
         for word in words.map(|parts| parts.concat()) {
@@ -155,8 +167,10 @@ fn nothing_is_left_undone_or_skipped() {
 #[test]
 fn decisions_are_numbered_without_gaps_and_say_their_status() {
     let folder = root().join("docs/decisions");
-    let mut names: Vec<_> =
-        fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     for (at, name) in names.iter().enumerate() {
         assert!(name.starts_with(&format!("{:04}-", at + 1)), "{name}");

@@ -19,6 +19,7 @@ pub struct Database {
     admin_url: String,
     url: String,
     name: String,
+    kept: bool,
 }
 
 impl Database {
@@ -44,7 +45,7 @@ impl Database {
             &doing,
             &format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'"),
         )?;
-        Ok(Self { admin_url: admin_url.to_owned(), url: url.into(), name })
+        Ok(Self { admin_url: admin_url.to_owned(), url: url.into(), name, kept: false })
     }
 
     /// The URL, with its password.
@@ -56,10 +57,19 @@ impl Database {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Leaves the database where it is when its handle goes; returns its URL, with its password.
+    pub fn keep(mut self) -> String {
+        self.kept = true;
+        self.url.clone()
+    }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         let kept = std::env::var_os(KEEP).is_some();
         if kept || std::thread::panicking() {
             let hint = if kept { "" } else { "; if its server ends with this process, set TOLLGATE_KEEP=1" };

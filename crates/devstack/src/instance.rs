@@ -74,7 +74,7 @@ impl Instance {
         loop {
             match self.attempt(plan, within, &probe) {
                 Err(error) if left_by_previous_run(&error) && Instant::now() < deadline => {
-                    std::thread::sleep(POLL)
+                    std::thread::sleep(POLL);
                 }
                 result => return result,
             }
@@ -151,7 +151,8 @@ impl Instance {
                 let folder = process.folder().display().to_string();
                 let pid = process.keep();
                 let stop = pid.map(|pid| format!("kill -{} {pid}", signal.name()));
-                stop.into_iter().chain([format!("rm -rf '{folder}'")]).collect()
+                // The pause lets the server write its last files before they are removed.
+                stop.into_iter().chain(["sleep 1".to_owned(), format!("rm -rf '{folder}'")]).collect()
             }
             Place::Container(container) => {
                 container.keep();

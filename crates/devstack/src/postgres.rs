@@ -197,7 +197,7 @@ fn write_secret(file: &Path, user: Option<User>, secret: &str) -> std::io::Resul
 
 /// Whether our server lets us in. A stranger's would not know the random password.
 fn probe(port: u16, url: &str) -> Result<(), String> {
-    sql::speaks(port)?;
+    sql::speaks("127.0.0.1", port)?;
     sql::execute(url, "connect", "SELECT 1").map_err(|error| error.to_string())
 }
 
@@ -354,8 +354,8 @@ mod tests {
     #[test]
     fn a_listener_that_says_nothing_or_something_else_is_not_postgres() {
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        assert!(sql::speaks(silent.local_addr().unwrap().port()).is_err());
+        assert!(sql::speaks("127.0.0.1", silent.local_addr().unwrap().port()).is_err());
         let redis = crate::RedisServer::builder().start().unwrap();
-        assert!(sql::speaks(redis.port()).is_err());
+        assert!(sql::speaks("127.0.0.1", redis.port()).is_err());
     }
 }

@@ -159,6 +159,20 @@ mod tests {
     }
 
     #[test]
+    fn deleting_by_prefix_spares_every_other_key() {
+        let server = crate::RedisServer::builder().start().unwrap();
+        let mut redis = Connection::open(&format!("{}3", server.url())).unwrap();
+        for n in 0..2500 {
+            redis.call(&[b"SET", format!("t1x1:{{{n}}}").as_bytes(), b""]).unwrap();
+        }
+        for spared in ["t1x", "t1x2", "other", "a:t1x1"] {
+            redis.call(&[b"SET", spared.as_bytes(), b""]).unwrap();
+        }
+        redis.delete_by_prefix("t1x1").unwrap();
+        assert_eq!(redis.call(&[b"DBSIZE"]), Ok("4".into()));
+    }
+
+    #[test]
     fn percent_encoding_is_undone_and_lone_percent_signs_stay() {
         assert_eq!(decoded("a%20b%C3%A9"), "a bé".as_bytes());
         assert_eq!(decoded("50%"), b"50%");

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use url::Url;
+
 use crate::database::{Database, KEEP};
 use crate::error::{DevstackError, Result};
 use crate::postgres::{Durability, PostgresServer};
@@ -102,6 +104,11 @@ fn check_redis(url: &str) -> std::result::Result<(), String> {
 }
 
 fn check_postgres(url: &str) -> std::result::Result<(), String> {
+    let parsed = Url::parse(url).map_err(|e| format!("not a URL: {e}"))?;
+    // Without a host in this place the URL names a Unix socket.
+    if let Some(host) = parsed.host_str().filter(|host| !host.is_empty() && !host.starts_with('%')) {
+        sql::speaks(host.trim_matches(['[', ']']), parsed.port().unwrap_or(5432))?;
+    }
     let version =
         sql::text(url, "ask for its version", "SHOW server_version").map_err(|error| error.to_string())?;
     at_least(Service::Postgres, Version::parse(&version))

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub(crate) fn text(url: &str, doing: &str, sql: &str) -> Result<String> {
     with_client(url, doing, |client| client.query_one(sql, &[])?.try_get(0))
 }
 
-/// Whether the process that listens on this port speaks PostgreSQL's protocol: it answers the request for TLS with
+/// Whether the process that listens there speaks PostgreSQL's protocol: it answers the request for TLS with
 /// one byte. The client library would wait for ever for a stranger that says nothing.
-pub(crate) fn speaks(port: u16) -> Result<(), String> {
+pub(crate) fn speaks(host: &str, port: u16) -> Result<(), String> {
     // A message of 8 bytes with the code 80877103; PostgreSQL's documentation, "Message Formats", SSLRequest.
     const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
     let ask = || -> std::io::Result<u8> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        let mut stream = TcpStream::connect((host, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
         stream.write_all(&SSL_REQUEST)?;
         let mut answer = [0];

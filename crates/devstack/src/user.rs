@@ -1,7 +1,7 @@
 //! Users and folders: PostgreSQL refuses to run as root, so root hands a folder to somebody else.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -66,6 +66,7 @@ pub(crate) fn private_folder(user: Option<User>) -> Result<TempDir> {
     let base = base.map_err(DevstackError::io("find a temporary folder"))?;
     let folder = tempfile::Builder::new()
         .prefix("devstack-")
+        .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(&base)
         .map_err(DevstackError::io(format!("create a folder in {}", base.display())))?;
     if let Some(User { uid, gid }) = user {
@@ -95,7 +96,6 @@ fn reachable(folder: &Path, user: User) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
         nobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\n\
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_folder_below_a_closed_one_is_not_reachable_by_a_stranger() {
-        let closed = TempDir::new().unwrap();
+        let closed = private_folder(None).unwrap();
         let inner = closed.path().join("inner");
         fs::create_dir(&inner).unwrap();
         fs::set_permissions(&inner, fs::Permissions::from_mode(0o755)).unwrap();

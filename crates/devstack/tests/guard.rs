@@ -1,6 +1,8 @@
 //! Servers end with the process that started them, in whatever way it ends. A helper program, `devstack`, holds its
 //! servers in statics, which are never dropped.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -8,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use devstack::RedisServer;
+use devstack::{Durability, PostgresServer, RedisServer};
 use url::Url;
 
 /// The `devstack` program with its servers up, in a process group of its own, as under a terminal's shell.
@@ -49,14 +51,18 @@ impl Helper {
         Self { child, servers }
     }
 
-    /// Nothing signals the end of a process that is not ours, so it is asked for, for a bounded time.
     fn assert_all_gone(&mut self) {
         self.child.wait().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !self.servers.iter().all(Server::gone) {
-            assert!(Instant::now() < deadline, "still there: {:?}", self.servers);
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until_gone(&self.servers);
+    }
+}
+
+/// Nothing signals the end of a process that is not ours, so it is asked for, for a bounded time.
+fn wait_until_gone(servers: &[Server]) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !servers.iter().all(Server::gone) {
+        assert!(Instant::now() < deadline, "still there: {servers:?}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -133,21 +139,31 @@ fn processes_naming(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_kept_server_outlives_its_process_and_its_commands_end_it() {
-    let kept = RedisServer::builder().password("secret").start().unwrap();
-    let (port, folder) = (kept.port(), kept.folder().unwrap().to_path_buf());
-    let kept = kept.keep().unwrap();
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
-    assert!(!format!("{kept:?}").contains("secret") && kept.to_string().contains(kept.url()));
-    for command in kept.stop_commands() {
-        assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+fn a_kept_server_outlives_its_value_and_its_commands_end_it() {
+    let redis = RedisServer::builder().start().unwrap();
+    let postgres = PostgresServer::builder().durability(Durability::Fast).start().unwrap();
+    let places = [(redis.port(), redis.folder()), (postgres.port(), postgres.folder())];
+    let places = places.map(|(port, folder)| (port, folder.unwrap().to_path_buf()));
+    for (kept, (port, folder)) in [redis.keep().unwrap(), postgres.keep().unwrap()].into_iter().zip(places) {
+        let server = Server { url: kept.url().to_owned(), port, folder };
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_ok() && server.folder.exists());
+        assert!(kept.to_string().contains(kept.url()) && !format!("{kept:?}").contains(kept.url()));
+        for command in kept.stop_commands() {
+            assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+        }
+        wait_until_gone(&[server]);
     }
-    assert!(!folder.exists());
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while TcpStream::connect(("127.0.0.1", port)).is_ok() {
-        assert!(Instant::now() < deadline, "still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+}
+
+#[test]
+fn a_temporary_folder_that_only_we_can_pass_does_not_keep_postgres_from_starting() {
+    // As root, the server runs as somebody else, who could not reach a folder in there.
+    let closed = tempfile::TempDir::new().unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(closed.path(), mode).unwrap();
+    let mut helper = Helper::start(&["postgres"], &[("TMPDIR", closed.path().to_str().unwrap())]);
+    drop(helper.child.stdin.take());
+    helper.assert_all_gone();
 }
 
 #[test]
@@ -172,4 +188,17 @@ fn a_given_server_that_does_not_answer_is_named_and_no_other_is_started() {
     assert!(!output.status.success());
     assert!(text.contains("TOLLGATE_REDIS_URL is set but cannot be used"), "{text}");
     assert!(!text.contains("secret"), "{text}");
+}
+
+#[test]
+fn a_wrong_program_variable_is_named_and_no_other_program_is_used() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_devstack"));
+    command
+        .arg("redis")
+        .env_remove("TOLLGATE_REDIS_URL")
+        .env("TOLLGATE_REDIS_SERVER", "/no/such/redis-server");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(text.contains("TOLLGATE_REDIS_SERVER") && text.contains("/no/such/redis-server"), "{text}");
 }

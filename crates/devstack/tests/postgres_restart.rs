@@ -1,5 +1,7 @@
 //! What a private PostgreSQL keeps over a restart, and its databases.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::net::TcpStream;
 
 use devstack::{DevstackError, Durability, PostgresServer};

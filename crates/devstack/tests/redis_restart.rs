@@ -1,5 +1,7 @@
 //! What a private Redis keeps over a restart, and what it refuses. Real servers, spoken to in their own protocol.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

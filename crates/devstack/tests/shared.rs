@@ -1,5 +1,7 @@
 //! The servers that the tests of a process share.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -83,4 +85,12 @@ fn debug_output_holds_no_password() {
     let password = postgres.url().split([':', '@']).nth(2).unwrap();
     assert_eq!(password.len(), 32);
     assert!(!format!("{postgres:?} {database:?}").contains(password));
+}
+
+#[tokio::test]
+async fn the_blocking_calls_may_be_made_inside_an_async_test() {
+    let database = devstack::postgres().unwrap().database("in_async").unwrap();
+    let name = database.name().to_owned();
+    drop(database);
+    assert!(!tokio::task::spawn_blocking(move || exists(&name)).await.unwrap());
 }
