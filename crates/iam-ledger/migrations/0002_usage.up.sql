@@ -83,7 +83,7 @@ create table flush_log (
     committed_at timestamptz not null,
     constraint flush_log_pkey primary key (shard, last_seq, chain),
     constraint flush_log_chain_length check (octet_length(chain) = 20),
-    constraint flush_log_sequence check (first_seq >= 0 and last_seq >= first_seq and events > 0)
+    constraint flush_log_not_negative check (first_seq >= 0 and last_seq >= 0 and events > 0)
 );
 
 -- Stable and not immutable: the rules of a time zone change when its law does. An unknown period is an error on purpose.

@@ -1,0 +1,160 @@
+//! The ledger's connections.
+
+use core::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{Connection, PgConnection};
+
+use crate::LedgerError;
+use crate::address::Address;
+use crate::error::Cause;
+use crate::lease::Lease;
+
+/// The oldest PostgreSQL that the ledger works with, as `server_version_num`: 14.0.
+pub const MIN_SERVER_VERSION: i32 = 140_000;
+
+/// How the ledger connects. Each duration is rounded down to whole milliseconds, and 0 turns that limit off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerOptions {
+    /// What `pg_stat_activity` shows, unless the URL or `PGAPPNAME` says otherwise. Default: `iam-ledger`.
+    pub application_name: String,
+    /// The most connections of the pool, at least 1. One commit needs one. Default: 5.
+    pub max_connections: u32,
+    /// How long the first connection may take. Longer hides a wrong host, shorter fails on a slow one. Default: 10 s.
+    pub connect_timeout: Duration,
+    /// How long a call waits for a free connection. Default: 10 s.
+    pub acquire_timeout: Duration,
+    /// How long the server works on one statement before it cancels it. Default: 30 s.
+    pub statement_timeout: Duration,
+    /// How long the server keeps a transaction whose client is silent; it bounds how long a host that vanished in
+    /// mid-commit can hold locks. Default: 60 s.
+    pub idle_in_transaction_timeout: Duration,
+}
+
+impl Default for LedgerOptions {
+    fn default() -> Self {
+        Self {
+            application_name: "iam-ledger".to_owned(),
+            max_connections: 5,
+            connect_timeout: Duration::from_secs(10),
+            acquire_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(30),
+            idle_in_transaction_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The ledger. A handle that is cheap to clone; all clones share one pool.
+///
+/// Every session runs in UTC with `synchronous_commit` at least `on`, so a commit that was answered is on disk. Such
+/// settings belong to a session: behind PgBouncer the pool mode must be `session`.
+#[derive(Clone)]
+pub struct Ledger {
+    pub(crate) pool: PgPool,
+    target: Arc<str>,
+    acquire_timeout: Duration,
+}
+
+impl Ledger {
+    /// Connects once, to find out at start rather than at the first batch what is wrong, and opens a pool.
+    ///
+    /// What the URL leaves out is taken from the `PG*` environment variables. Its parameters are those of sqlx; others
+    /// are refused. Without `sslmode` TLS is used only if the server offers it: say `sslmode=verify-full` whenever
+    /// the connection leaves the machine.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Url`], [`LedgerError::Connect`] and [`LedgerError::ConnectTimedOut`] say which step failed and
+    /// never contain the password; [`LedgerError::ServerTooOld`] below PostgreSQL 14.
+    pub async fn connect(url: &SecretString, options: LedgerOptions) -> Result<Self, LedgerError> {
+        let Address { options: connect, target } = Address::parse(url)?;
+        let connect = session(connect, &options);
+        check_server(&connect, &target, options.connect_timeout).await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(options.max_connections.max(1))
+            .acquire_timeout(options.acquire_timeout)
+            .after_connect(|connection, _| Box::pin(secure(connection)))
+            .connect_lazy_with(connect);
+        Ok(Self { pool, target: target.into(), acquire_timeout: options.acquire_timeout })
+    }
+
+    /// Closes all connections, waiting for those in use. Calls fail from now on, on every clone.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// `host:port/database`, for people.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// A connection that is thrown away unless it is known to be sound.
+    pub(crate) async fn lease(&self) -> Result<Lease, LedgerError> {
+        self.pool.acquire().await.map(Lease::new).map_err(|error| self.failed("getting a connection", error))
+    }
+
+    /// A connection outside the pool, for what must not leave its traces in one.
+    pub(crate) async fn own_connection(&self) -> Result<PgConnection, LedgerError> {
+        PgConnection::connect_with(&self.pool.connect_options()).await.map_err(|error| LedgerError::Connect {
+            target: self.target.to_string(),
+            cause: Cause::new(error),
+        })
+    }
+
+    pub(crate) fn failed(&self, step: &'static str, error: sqlx::Error) -> LedgerError {
+        match error {
+            sqlx::Error::PoolTimedOut => {
+                LedgerError::Busy { target: self.target.to_string(), waited: self.acquire_timeout }
+            }
+            error => LedgerError::query(step)(error),
+        }
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the pool: its options hold the password.
+        f.debug_struct("Ledger").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+/// The settings that a session starts with; sqlx itself asks for UTC and UTF-8.
+fn session(connect: PgConnectOptions, options: &LedgerOptions) -> PgConnectOptions {
+    let connect = match connect.get_application_name() {
+        Some(_) => connect,
+        None => connect.application_name(&options.application_name),
+    };
+    connect.options([
+        ("statement_timeout", options.statement_timeout.as_millis().to_string()),
+        ("idle_in_transaction_session_timeout", options.idle_in_transaction_timeout.as_millis().to_string()),
+    ])
+}
+
+async fn secure(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query_file!("queries/secure_session.sql").fetch_optional(connection).await.map(drop)
+}
+
+/// Not left to the pool, which retries a refused connection until its own timeout and then names no cause.
+async fn check_server(connect: &PgConnectOptions, target: &str, limit: Duration) -> Result<(), LedgerError> {
+    let target = || target.to_owned();
+    let failed = |error| LedgerError::Connect { target: target(), cause: Cause::new(error) };
+    let limit = if limit.is_zero() { Duration::MAX } else { limit };
+    // Dropping the future abandons a connection that nobody else has.
+    let found = tokio::time::timeout(limit, async {
+        let mut connection = PgConnection::connect_with(connect).await?;
+        let found = sqlx::query_file!("queries/server_version.sql").fetch_one(&mut connection).await?.version;
+        connection.close().await?;
+        Ok(found)
+    })
+    .await
+    .map_err(|_| LedgerError::ConnectTimedOut { target: target(), waited: limit })?
+    .map_err(failed)?;
+    if found < MIN_SERVER_VERSION {
+        return Err(LedgerError::ServerTooOld { target: target(), found });
+    }
+    Ok(())
+}

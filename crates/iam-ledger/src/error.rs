@@ -1,0 +1,300 @@
+//! What can go wrong, whether trying again can help, and whether a batch's own data is to blame.
+
+use core::fmt;
+use std::time::Duration;
+
+use rate_plan::TreeError;
+use thiserror::Error;
+
+use crate::ScopeKind;
+
+/// A failed call to the ledger.
+///
+/// Every message is one line and holds neither a password nor any value that a row holds besides ids. Nothing is
+/// hidden in `source()`: the message is complete.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The connection URL is not one. No part of it is repeated, since a password may hide anywhere in a broken URL.
+    #[error("database URL: {0}")]
+    Url(String),
+    /// The first connection failed: host, port, TLS, user, password or database.
+    #[error("cannot connect to PostgreSQL at {target}: {cause}")]
+    Connect {
+        /// `host:port/database`.
+        target: String,
+        /// What the driver or the server said.
+        cause: Cause,
+    },
+    /// The first connection was not up in time.
+    #[error("cannot connect to PostgreSQL at {target}: no answer within {waited:?}")]
+    ConnectTimedOut {
+        /// `host:port/database`.
+        target: String,
+        /// The limit that passed.
+        waited: Duration,
+    },
+    /// The server is too old.
+    #[error("{target} runs PostgreSQL {}.{}; {} or newer is needed", found / 10_000, found % 10_000, crate::MIN_SERVER_VERSION / 10_000)]
+    ServerTooOld {
+        /// `host:port/database`.
+        target: String,
+        /// `server_version_num`, such as 130004.
+        found: i32,
+    },
+    /// No connection of the pool became free in time: all are in use, or the server does not answer.
+    #[error("no connection to {target} within {waited:?}; all are in use or the server does not answer")]
+    Busy {
+        /// `host:port/database`.
+        target: String,
+        /// The limit that passed.
+        waited: Duration,
+    },
+    /// Migrations are missing.
+    #[error("the database lacks migration {}; run `usage-flusher migrate` first", list(.0))]
+    MigrationsPending(Vec<i64>),
+    /// The database is newer than this program.
+    #[error("the database has migration {}, newer than this program knows; upgrade the program", list(.0))]
+    MigrationsNewer(Vec<i64>),
+    /// A migration was changed after it had been applied, or was applied by half.
+    #[error("migration {} in the database is not the one in this program; it was made by another build", list(.0))]
+    MigrationsDiffer(Vec<i64>),
+    /// A migration failed; it was rolled back.
+    #[error("`usage-flusher migrate` failed: {0}")]
+    Migrate(Cause),
+    /// A statement failed; nothing of its transaction remains.
+    #[error("{step}: {cause}")]
+    Query {
+        /// Which step.
+        step: &'static str,
+        /// What the driver or the server said.
+        cause: Cause,
+    },
+    /// The connection broke while the server was committing, so the batch is there completely or not at all. Running
+    /// the same batch again is safe and finds out.
+    #[error("the outcome of COMMIT is unknown ({cause}); run the same batch again")]
+    OutcomeUnknown {
+        /// What broke.
+        cause: Cause,
+    },
+    /// A settled request disappeared between two statements: somebody deletes from the ledger. Run the batch again.
+    #[error("request {request_id:?} was settled and then deleted while a batch was committed")]
+    Vanished {
+        /// Whose row it was.
+        request_id: String,
+    },
+    /// There is no such row.
+    #[error("there is no {kind} {id:?}")]
+    NotFound {
+        /// What was looked for.
+        kind: ScopeKind,
+        /// Under which id.
+        id: String,
+    },
+    /// An identity that cannot be.
+    #[error("{kind} {id:?}: {problem}")]
+    Identity {
+        /// Its kind.
+        kind: ScopeKind,
+        /// Its id.
+        id: String,
+        /// What is wrong, with the bound.
+        problem: String,
+    },
+    /// A number does not fit the column that must hold it. A retry cannot help.
+    #[error("{what} does not fit the ledger: {value}, at most {bound}")]
+    OutOfRange {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// The largest value that fits.
+        bound: String,
+    },
+    /// The stored rows are no rate tree.
+    #[error("stored limits: {0}")]
+    Tree(TreeError),
+    /// A stored value that this program cannot have written.
+    #[error("unreadable {column} in the ledger: {value:?}")]
+    Unreadable {
+        /// Which column.
+        column: &'static str,
+        /// What it holds.
+        value: String,
+    },
+}
+
+/// What the driver or the server said, on one line and without row values.
+///
+/// PostgreSQL's *detail* quotes whole rows, so it is left out of both `Display` and `Debug`.
+pub struct Cause(sqlx::Error);
+
+impl LedgerError {
+    pub(crate) fn query(step: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |error| Self::Query { step, cause: Cause(error) }
+    }
+
+    /// What a failed COMMIT means. The server takes back only what it says it took back: conflicts (class 40) and
+    /// deferred constraints (class 23). All else, a terminated session included, may come after the commit record.
+    pub(crate) fn at_commit(error: sqlx::Error) -> Self {
+        let cause = Cause(error);
+        match cause.sqlstate() {
+            Some(code) if code.starts_with("40") || code.starts_with("23") => {
+                Self::Query { step: "committing", cause }
+            }
+            _ => Self::OutcomeUnknown { cause },
+        }
+    }
+
+    /// Whether the same call may succeed later without anybody mending anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Connect { cause, .. } | Self::Query { cause, .. } | Self::Migrate(cause) => {
+                cause.is_transient()
+            }
+            Self::ConnectTimedOut { .. }
+            | Self::Busy { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::Vanished { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a part of the batch might be committed where the whole was refused: a value that PostgreSQL cannot
+    /// store, or a sum that does not fit. Nothing was committed.
+    #[must_use]
+    pub fn blames_data(&self) -> bool {
+        match self {
+            Self::Query { cause, .. } => cause
+                .sqlstate()
+                .is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class))),
+            Self::OutOfRange { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the server itself refused a statement, so that the connection is sound.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Query { cause, .. } => cause.sqlstate().is_some(),
+            Self::OutOfRange { .. } | Self::Vanished { .. } | Self::Unreadable { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The five-character SQLSTATE, when the server gave one.
+    #[must_use]
+    pub fn sqlstate(&self) -> Option<String> {
+        match self {
+            Self::Connect { cause, .. }
+            | Self::Query { cause, .. }
+            | Self::Migrate(cause)
+            | Self::OutcomeUnknown { cause } => cause.sqlstate(),
+            _ => None,
+        }
+    }
+
+    /// The violated constraint, when the server named one.
+    #[must_use]
+    pub fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Query { cause, .. } | Self::Migrate(cause) => cause.0.as_database_error()?.constraint(),
+            _ => None,
+        }
+    }
+}
+
+impl From<TreeError> for LedgerError {
+    fn from(error: TreeError) -> Self {
+        Self::Tree(error)
+    }
+}
+
+impl Cause {
+    pub(crate) const fn new(error: sqlx::Error) -> Self {
+        Self(error)
+    }
+
+    pub(crate) fn sqlstate(&self) -> Option<String> {
+        self.0.as_database_error()?.code().map(std::borrow::Cow::into_owned)
+    }
+
+    fn is_transient(&self) -> bool {
+        match &self.0 {
+            sqlx::Error::Io(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::BeginFailed => true,
+            sqlx::Error::Database(_) => self.sqlstate().is_some_and(|code| is_transient_sqlstate(&code)),
+            _ => false,
+        }
+    }
+}
+
+/// Connections (08), resources (53) and conflicts; a server that stops or starts (57P01 to 57P03, 57P05); a timeout
+/// (57014, 25P03, 55P03); a primary that just became a standby (25006).
+fn is_transient_sqlstate(code: &str) -> bool {
+    code.starts_with("08")
+        || code.starts_with("53")
+        || ["40001", "40P01", "40003", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "25P03", "25006"]
+            .contains(&code)
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0.as_database_error() {
+            Some(error) => error.message().to_owned(),
+            None => self.0.to_string(),
+        };
+        for (index, line) in text.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            f.write_str(line)?;
+        }
+        match self.sqlstate() {
+            Some(code) => write!(f, " (SQLSTATE {code})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cause({self})")
+    }
+}
+
+fn list(versions: &[i64]) -> String {
+    versions.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflicts_timeouts_and_restarts_are_transient_and_refusals_are_not() {
+        for code in ["08006", "40001", "40P01", "53300", "55P03", "57P01", "57P03", "57014"] {
+            assert!(is_transient_sqlstate(code), "{code}");
+        }
+        for code in ["22P02", "23505", "28P01", "3D000", "42P01", "57P04", "XX001"] {
+            assert!(!is_transient_sqlstate(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_breaks_during_commit_leaves_the_outcome_unknown() {
+        let broken = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let error = LedgerError::at_commit(sqlx::Error::Io(broken));
+        assert!(matches!(error, LedgerError::OutcomeUnknown { .. }));
+        assert!(error.is_transient() && !error.blames_data());
+    }
+
+    #[test]
+    fn a_cause_of_several_lines_becomes_one() {
+        let cause = Cause(sqlx::Error::Protocol("one\n\n  two\r\n".into()));
+        assert_eq!(cause.to_string(), "encountered unexpected or invalid data: one; two");
+    }
+}

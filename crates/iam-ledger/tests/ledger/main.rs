@@ -1,0 +1,13 @@
+//! The ledger on a real PostgreSQL: one server for the binary, one database a test.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+mod cancellation;
+mod commit;
+mod concurrency;
+mod connection;
+mod identities;
+mod periods;
+mod report;
+mod schema;
+mod support;
