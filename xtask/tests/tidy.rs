@@ -95,7 +95,7 @@ fn every_crate_says_what_it_is_and_shares_the_workspaces_settings() {
         assert!(package.description.is_some_and(|text| !text.is_empty()), "{name}: description");
         if name != "xtask" {
             let readme = fs::read_to_string(folder.join("README.md")).unwrap();
-            assert!(readme.contains("```rust"), "{name}: the README shows an example");
+            assert!(readme.contains("```"), "{name}: the README shows an example");
             let library = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
             assert!(
                 library.contains("include_str!(\"../README.md\")"),

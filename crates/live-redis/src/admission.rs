@@ -1,23 +1,38 @@
-//! Rate admission: one atomic decision over a whole tree.
+//! Rate admission: one atomic decision over a whole tree, in O(path).
+
+mod answer;
+mod call;
+mod clock;
+mod lane;
+mod rebuild;
+mod settle;
 
 use chrono::{DateTime, Utc};
-use rate_plan::{Decision, Dimension, Limits, MAX_LIMIT, RatePlan, RateTree, Rejection, Scope, UsageError};
-use spend_queue::ScopeRef;
+use rate_plan::{Decision, Limits, MAX_LIMIT, RatePlan, RateTree, Scope, UsageError};
+use redis::Value;
+
+pub use answer::{Admission, SettleRefusal, Ticket};
+pub(crate) use clock::ServerClock;
+pub(crate) use lane::Lanes;
 
 use crate::error::{CallError, LiveRedisError};
 use crate::keys::FLAT_PARTITION;
-use crate::{LiveRedis, script};
-
-/// How long the counters of a minute live after their last change.
-const WINDOW_TTL_SECONDS: u32 = 120;
+use crate::{LiveRedis, WindowClock, script};
+use call::{Ask, Call, Reply, field};
+use std::sync::Arc;
 
 impl LiveRedis {
     /// Decides one request and, when every limit allows it, counts it on every node of its path: atomically,
-    /// across all replicas.
+    /// across all replicas, in time that depends on the path and not on the tree.
     ///
-    /// The same answer as [`rate_plan::admit`] on the counters of the minute of `now` (UTC). `estimate` is in
-    /// tokens; a negative one counts as 0. The counters belong to the partition of the path's root. An empty
-    /// path is admitted and counts nothing. A refusal is an answer, not an error, and moves no counter.
+    /// The same answer as [`rate_plan::admit`] on the counters of the minute of `now` (UTC), or of the server's
+    /// minute with [`WindowClock::Redis`]. `estimate` is in tokens; a negative one counts as 0. The counters belong
+    /// to the partition of the path's root. An empty path is admitted and counts nothing. A refusal is an answer,
+    /// not an error, and moves no counter.
+    ///
+    /// Calls for one partition that wait while another is under way go together in the next one, in the order of
+    /// their arrival (design D12). Dropping the future before it was sent leaves nothing behind; afterwards the
+    /// request may be counted.
     ///
     /// # Errors
     ///
@@ -25,21 +40,17 @@ impl LiveRedis {
     /// [`CallError::Connection`] it may have been counted; trying again can count it twice, never too little.
     pub async fn admit_rate_plan(
         &self,
-        plan: &RatePlan<'_>,
+        plan: &RatePlan,
         estimate: i64,
         now: DateTime<Utc>,
-    ) -> Result<Decision, LiveRedisError> {
-        match plan.path().as_slice().last() {
-            Some(&root) => {
-                let partition = field(&plan.tree().nodes()[root].scope)?;
-                self.admit_rate_plan_in(&partition, plan, estimate, now).await
-            }
-            None => Ok(Decision::Admitted),
-        }
+    ) -> Result<Admission, LiveRedisError> {
+        let partition = partition_of(plan)?;
+        self.admit_rate_plan_in(&partition, plan, estimate, now).await
     }
 
     /// [`LiveRedis::admit_rate_plan`] with the counters of another partition: whatever is admitted in the same
-    /// partition and minute shares them.
+    /// partition and minute shares them. One partition should serve one tree; two that alternate stay exact and pay
+    /// for a rebuild at each turn.
     ///
     /// # Errors
     ///
@@ -47,40 +58,22 @@ impl LiveRedis {
     pub async fn admit_rate_plan_in(
         &self,
         partition: &str,
-        plan: &RatePlan<'_>,
+        plan: &RatePlan,
         estimate: i64,
         now: DateTime<Utc>,
-    ) -> Result<Decision, LiveRedisError> {
-        let demand = u64::try_from(estimate).unwrap_or(0);
-        if demand > MAX_LIMIT {
-            return Err(UsageError::EstimateTooLarge { estimate }.into());
-        }
+    ) -> Result<Admission, LiveRedisError> {
+        require_estimate(estimate)?;
+        let ask = Ask { plan: plan.clone(), estimate };
         if plan.path().is_empty() {
-            return Ok(Decision::Admitted);
+            return self.admission(partition, now.timestamp(), ask, nothing_to_count()).map_err(Into::into);
         }
-        let minute = now.timestamp().div_euclid(60);
-        let shard = self.shard_count().shard_of(partition);
-        let mut call =
-            script::ADMIT_TREE.key(self.shared.options.prefix.shard(shard).rate(minute, partition));
-        call.arg(WINDOW_TTL_SECONDS).arg(demand);
-        let order = ScriptOrder::of(plan.tree());
-        call.arg(order.bottom_up.len()).arg(plan.path().len());
-        for &node in plan.path().as_slice() {
-            call.arg(order.number[node]);
+        if self.shared.options.micro_batch <= 1 {
+            let decided = self.decide(partition, std::slice::from_ref(&ask), now.timestamp()).await?;
+            let decision = decided.decisions.into_iter().next();
+            let decision = decision.ok_or_else(|| CallError::Answer("admission answered nothing".into()))?;
+            return Ok(self.admission(partition, decided.second, ask, decision)?);
         }
-        for &node in &order.bottom_up {
-            let node = &plan.tree().nodes()[node];
-            call.arg(field(&node.scope)?).arg(node.parent.map_or(0, |parent| order.number[parent]));
-            for limit in [node.limits.rpm, node.limits.tpm] {
-                match limit {
-                    Some(limit) => call.arg(limit),
-                    None => call.arg(-1),
-                };
-            }
-        }
-        let answer: Vec<i64> = self.hot_script(&call).await?;
-        decision(plan, &order, demand, &answer)
-            .ok_or_else(|| CallError::Answer(format!("admission answered {answer:?}")).into())
+        self.admit_in_lane(partition, ask, now.timestamp()).await
     }
 
     /// [`LiveRedis::admit_rate_plan`] for scopes that do not depend on each other, in the order given; their
@@ -94,58 +87,132 @@ impl LiveRedis {
         scopes: Vec<(Scope, Limits)>,
         estimate: i64,
         now: DateTime<Utc>,
-    ) -> Result<Decision, LiveRedisError> {
-        let tree = RateTree::flat(scopes)?;
+    ) -> Result<Admission, LiveRedisError> {
+        let tree = Arc::new(RateTree::flat(scopes)?);
         match tree.plan_of((0..tree.len()).collect()) {
             Ok(plan) => self.admit_rate_plan_in(FLAT_PARTITION, &plan, estimate, now).await,
             // Every root once, in order, is a path of a flat tree.
             Err(error) => Err(CallError::Answer(error.to_string()).into()),
         }
     }
-}
 
-/// The numbers that the script knows the nodes by: from 1, children before their parents.
-struct ScriptOrder {
-    bottom_up: Vec<usize>,
-    number: Vec<usize>,
-}
-
-impl ScriptOrder {
-    fn of(tree: &RateTree) -> Self {
-        let bottom_up: Vec<usize> = tree.bottom_up().collect();
-        let mut number = vec![0; tree.len()];
-        for (place, &node) in bottom_up.iter().enumerate() {
-            number[node] = place + 1;
+    /// Decides requests of one tree in the order given, in one call: what happens to calls that wait, by hand.
+    ///
+    /// Each has an answer of its own; one that cannot be decided does not touch the others.
+    ///
+    /// # Errors
+    ///
+    /// As [`LiveRedis::admit_rate_plan`], for all of them together; [`CallError::Answer`] when the plans are not of one
+    /// tree.
+    pub async fn admit_rate_plans(
+        &self,
+        partition: &str,
+        requests: &[(RatePlan, i64)],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Result<Admission, UsageError>>, LiveRedisError> {
+        let mut asks = Vec::with_capacity(requests.len());
+        for (plan, estimate) in requests {
+            require_estimate(*estimate)?;
+            if plan.tree().fingerprint() != requests[0].0.tree().fingerprint() {
+                return Err(CallError::Answer("the plans of one call must be of one tree".into()).into());
+            }
+            asks.push(Ask { plan: plan.clone(), estimate: *estimate });
         }
-        Self { bottom_up, number }
+        if asks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let decided = self.decide(partition, &asks, now.timestamp()).await?;
+        let each = asks.into_iter().zip(decided.decisions);
+        Ok(each.map(|(ask, decision)| self.admission(partition, decided.second, ask, decision)).collect())
+    }
+
+    /// Decides asks of one tree, partition and minute in one call, rebuilding first when the minute's counters belong
+    /// to another version of the tree.
+    async fn decide(&self, partition: &str, asks: &[Ask], now: i64) -> Result<Decided, LiveRedisError> {
+        self.within_deadline(Box::pin(self.decide_unbounded(partition, asks, now))).await
+    }
+
+    async fn decide_unbounded(
+        &self,
+        partition: &str,
+        asks: &[Ask],
+        now: i64,
+    ) -> Result<Decided, LiveRedisError> {
+        let call = Call::new(asks)?;
+        let shard = self.shard_count().shard_of(partition);
+        let keys = self.shared.options.prefix.shard(shard);
+        loop {
+            let guess = self.shared.clock.guess(now);
+            let minute = rate_plan::minute_of(guess);
+            let script = if call.is_one() { &script::ADMIT_ONE } else { &script::ADMIT_BATCH };
+            let mut invocation = script.prepare_invoke();
+            match self.shared.options.window_clock {
+                WindowClock::Local => {
+                    invocation.key(keys.rate(minute, partition));
+                    call.arguments(&mut invocation, None);
+                }
+                WindowClock::Redis => {
+                    for minute in minute - 1..=minute + 1 {
+                        invocation.key(keys.rate(minute, partition));
+                    }
+                    call.arguments(&mut invocation, Some(minute));
+                }
+            }
+            let answer: Vec<Value> = self.hot_script(&invocation).await?;
+            match call.reply(answer)? {
+                Reply::Decided { decisions, second } => {
+                    self.shared.clock.learn(now, second);
+                    return Ok(Decided { decisions, second: second.unwrap_or(now) });
+                }
+                // The server's minute was none of the three: the clocks differ by more, and now it is known by how much.
+                Reply::OtherMinute { second } => self.shared.clock.learn(now, Some(second)),
+                Reply::OtherVersion { second } => {
+                    let second = second.unwrap_or(now);
+                    let key = keys.rate(rate_plan::minute_of(second), partition);
+                    let decisions = self.rebuild(&key, &call).await?;
+                    return Ok(Decided { decisions, second });
+                }
+            }
+        }
+    }
+
+    /// An answer for the caller: the decision, and the ticket of an admission.
+    fn admission(
+        &self,
+        partition: &str,
+        second: i64,
+        ask: Ask,
+        decision: Result<Decision, UsageError>,
+    ) -> Result<Admission, UsageError> {
+        let decision = decision?;
+        let ticket = decision.is_admitted().then(|| self.ticket(partition, second, ask));
+        Ok(Admission { decision, second, ticket })
     }
 }
 
-fn decision(plan: &RatePlan<'_>, order: &ScriptOrder, demand: u64, answer: &[i64]) -> Option<Decision> {
-    let &[0, number, dimension, limit, used, held] = answer else {
-        return (answer == [1]).then_some(Decision::Admitted);
-    };
-    let node = *order.bottom_up.get(usize::try_from(number).ok()?.checked_sub(1)?)?;
-    let (dimension, demand) = match dimension {
-        1 => (Dimension::Rpm, 1),
-        2 => (Dimension::Tpm, demand),
-        _ => return None,
-    };
-    Some(Decision::Rejected(Rejection {
-        node,
-        scope: plan.tree().nodes()[node].scope.clone(),
-        dimension,
-        limit: u64::try_from(limit).ok()?,
-        used: u64::try_from(used).ok()?,
-        held_for_siblings: u64::try_from(held).ok()?,
-        demand,
-    }))
+/// What one call has decided.
+struct Decided {
+    /// One for each ask, in order.
+    decisions: Vec<Result<Decision, UsageError>>,
+    /// The unix second that chose the minute.
+    second: i64,
 }
 
-/// A node's field in the hash of its minute: the text of its scope ref, which no other scope has.
-fn field(scope: &Scope) -> Result<String, LiveRedisError> {
-    match ScopeRef::new(scope.kind(), scope.id()) {
-        Ok(scope) => Ok(scope.to_string()),
-        Err(error) => Err(CallError::Answer(error.to_string()).into()),
+fn nothing_to_count() -> Result<Decision, UsageError> {
+    Ok(Decision::Admitted(rate_plan::Admitted { usage: Vec::new(), rpm: None, tpm: None }))
+}
+
+fn require_estimate(estimate: i64) -> Result<(), UsageError> {
+    match u64::try_from(estimate) {
+        Ok(tokens) if tokens > MAX_LIMIT => Err(UsageError::EstimateTooLarge { estimate }),
+        _ => Ok(()),
+    }
+}
+
+/// The partition of a plan: the text of its root's scope ref.
+fn partition_of(plan: &RatePlan) -> Result<String, LiveRedisError> {
+    match plan.path().as_slice().last() {
+        Some(&root) => field(&plan.tree().nodes()[root].scope),
+        None => Ok(FLAT_PARTITION.to_owned()),
     }
 }

@@ -7,10 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use deadpool_redis::{Manager, Pool, PoolError, Runtime};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncConnectionConfig, FromRedisValue, RedisError, ScriptInvocation};
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, ScriptInvocation};
 use spend_queue::{ScopeRef, ShardCount, Usd};
 use tokio::time::timeout;
 
+use crate::admission::{Lanes, ServerClock};
 use crate::error::{CallError, LiveRedisError, OpenError, Step, one_line};
 use crate::options::{Options, RedisUrl};
 
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     hot: RwLock<Option<ConnectionManager>>,
     wide: Pool,
     degradations: AtomicU64,
+    pub(crate) clock: ServerClock,
+    pub(crate) lanes: Lanes,
 }
 
 impl LiveRedis {
@@ -69,7 +72,14 @@ impl LiveRedis {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let shared = Shared { options, hot: RwLock::new(Some(hot)), wide, degradations: AtomicU64::new(0) };
+        let shared = Shared {
+            options,
+            hot: RwLock::new(Some(hot)),
+            wide,
+            degradations: AtomicU64::new(0),
+            clock: ServerClock::default(),
+            lanes: Lanes::default(),
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -159,7 +169,16 @@ impl LiveRedis {
         .await
     }
 
-    async fn within_deadline<T>(
+    /// Runs a command whose answer may be large on a connection that nobody else uses meanwhile.
+    pub(crate) async fn wide<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
+        self.within_deadline(Box::pin(async {
+            let mut conn = self.shared.wide.get().await.map_err(pool_error)?;
+            Ok(command.query_async(&mut conn).await?)
+        }))
+        .await
+    }
+
+    pub(crate) async fn within_deadline<T>(
         &self,
         call: impl Future<Output = Result<T, LiveRedisError>>,
     ) -> Result<T, LiveRedisError> {

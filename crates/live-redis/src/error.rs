@@ -8,6 +8,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use spend_queue::{EventError, QueueError};
 use thiserror::Error;
 
+use crate::admission::SettleRefusal;
+
 /// The step at which opening failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
@@ -92,22 +94,26 @@ pub enum LiveRedisError {
     /// The scopes do not make a plan.
     #[error("rate plan refused: {0}")]
     Plan(#[from] TreeError),
-    /// The estimate is out of bounds.
+    /// The estimate is out of bounds, or a shared counter is full for this minute.
     #[error("request refused: {0}")]
     Usage(#[from] UsageError),
+    /// The ticket cannot be settled or refunded.
+    #[error("{0}")]
+    Settle(#[from] SettleRefusal),
 }
 
 impl QueueError for LiveRedisError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Call(CallError::Timeout(_) | CallError::Connection(_) | CallError::Unavailable(_)) => true,
-            Self::CounterFull(_) => true,
+            Self::CounterFull(_) | Self::Usage(UsageError::CounterFull { .. }) => true,
             Self::Call(_)
             | Self::Damaged(_)
             | Self::ShardCount(_)
             | Self::Event(_)
             | Self::Plan(_)
-            | Self::Usage(_) => false,
+            | Self::Usage(_)
+            | Self::Settle(_) => false,
         }
     }
 }

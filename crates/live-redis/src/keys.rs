@@ -73,6 +73,11 @@ impl ShardKeys<'_> {
         self.key(format_args!("rate:{minute}:{partition}"))
     }
 
+    /// Set of the tickets of one partition and minute that are settled.
+    pub(crate) fn settled(&self, minute: i64, partition: &str) -> String {
+        self.key(format_args!("settled:{minute}:{partition}"))
+    }
+
     /// List of entries, oldest first.
     pub(crate) fn queue(&self) -> String {
         self.key(format_args!("queue"))

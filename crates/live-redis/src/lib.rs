@@ -8,7 +8,8 @@ mod options;
 mod queue;
 mod script;
 
+pub use admission::{Admission, SettleRefusal, Ticket};
 pub use client::LiveRedis;
 pub use error::{CallError, LiveRedisError, OpenError, Step};
 pub use keys::{FLAT_PARTITION, KeyPrefix, KeyPrefixError};
-pub use options::{Options, RedisUrl};
+pub use options::{Options, RedisUrl, WindowClock};

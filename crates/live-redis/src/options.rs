@@ -68,6 +68,23 @@ pub struct Options {
     /// Connections for wide reads (peeks), apart from the multiplexed one that admissions and enqueues share,
     /// so that a large reply never stands before an admission. Default 4.
     pub wide_connections: usize,
+    /// Whose clock says which minute it is. Default [`WindowClock::Local`].
+    pub window_clock: WindowClock,
+    /// The most admissions of one partition that go together in one call while others wait (design D12). Default 64;
+    /// 1 sends each by itself. Nobody ever waits for a batch to fill.
+    pub micro_batch: usize,
+}
+
+/// Whose clock says which minute a request is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WindowClock {
+    /// The `now` that the caller gives: tests and simulators own time. Gateways whose clocks differ count one moment in
+    /// two minutes.
+    #[default]
+    Local,
+    /// The Redis server's: all gateways share one window, whatever their clocks. `now` then only says which keys to
+    /// name, and a gateway whose clock is off by minutes learns by how much.
+    Redis,
 }
 
 impl Default for Options {
@@ -77,6 +94,8 @@ impl Default for Options {
             shards: ShardCount::ONE,
             deadline: Duration::from_secs(2),
             wide_connections: 4,
+            window_clock: WindowClock::Local,
+            micro_batch: 64,
         }
     }
 }
@@ -92,6 +111,18 @@ impl Options {
     #[must_use]
     pub fn with_shards(self, shards: ShardCount) -> Self {
         Self { shards, ..self }
+    }
+
+    /// The same with another clock for the minutes.
+    #[must_use]
+    pub fn with_window_clock(self, window_clock: WindowClock) -> Self {
+        Self { window_clock, ..self }
+    }
+
+    /// The same with another bound for micro-batches.
+    #[must_use]
+    pub fn with_micro_batch(self, micro_batch: usize) -> Self {
+        Self { micro_batch, ..self }
     }
 
     /// The same with another deadline for each call.

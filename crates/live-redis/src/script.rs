@@ -13,8 +13,12 @@ macro_rules! script {
 }
 
 script! {
-    /// Decides and counts one request over a whole tree.
-    ADMIT_TREE = "admit_tree.lua";
+    /// Decides and counts one request.
+    ADMIT_ONE = "admit_one.lua";
+    /// Decides and counts several requests in order.
+    ADMIT_BATCH = "admit_batch.lua";
+    /// Corrects what an admission counted.
+    SETTLE = "settle.lua";
     /// Appends and charges one event.
     ENQUEUE = "enqueue.lua";
     /// Reads the head of the queue.
@@ -22,3 +26,11 @@ script! {
     /// Takes a committed prefix off the queue.
     ACK = "ack.lua";
 }
+
+/// Moves a minute's counters to another version of the tree and goes on as [`ADMIT_BATCH`].
+pub(crate) static REBUILD: LazyLock<Script> = LazyLock::new(|| {
+    let batch = include_str!("../lua/admit_batch.lua");
+    // Only the first line of a script may name the engine.
+    let batch = batch.strip_prefix("#!lua\n").unwrap_or(batch);
+    Script::new(&format!("{}{batch}", include_str!("../lua/rebuild.lua")))
+});

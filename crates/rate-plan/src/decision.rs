@@ -1,8 +1,8 @@
 //! What admission answers.
 
-use core::fmt;
+use alloc::vec::Vec;
 
-use crate::{Dimension, Scope};
+use crate::{Dimension, Rejection, Usage};
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ use crate::{Dimension, Scope};
 #[must_use = "a request that is not known to be admitted must not run"]
 pub enum Decision {
     /// Every limit on the path allows the request.
-    Admitted,
+    Admitted(Admitted),
     /// A limit refuses it; no counter moves.
     Rejected(Rejection),
 }
@@ -20,87 +20,84 @@ impl Decision {
     /// Whether the request may run.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
-        matches!(self, Self::Admitted)
+        matches!(self, Self::Admitted(_))
+    }
+
+    /// What an admission left on the path, if the request may run.
+    #[must_use]
+    pub const fn admitted(&self) -> Option<&Admitted> {
+        match self {
+            Self::Admitted(admitted) => Some(admitted),
+            Self::Rejected(_) => None,
+        }
     }
 
     /// The limit that refused, if one did.
     #[must_use]
     pub const fn rejection(&self) -> Option<&Rejection> {
         match self {
-            Self::Admitted => None,
+            Self::Admitted(_) => None,
             Self::Rejected(rejection) => Some(rejection),
+        }
+    }
+
+    /// [`Rejection::retry_after`] of a rejection; `None` for an admission.
+    #[must_use]
+    pub const fn retry_after(&self, unix_seconds: i64) -> Option<u64> {
+        match self {
+            Self::Admitted(_) => None,
+            Self::Rejected(rejection) => rejection.retry_after(unix_seconds),
         }
     }
 }
 
-/// The first limit that refuses a request: all of RPM before any of TPM, each from leaf to root.
-///
-/// It refuses because `limit` is 0, or because `used + held_for_siblings + demand > limit`.
-///
-/// `Display` writes the reason that callers see, `<kind> rpm_limit` or `<kind> tpm_limit`, and nothing else: an id
-/// in it would tell one tenant about another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The state of a path once the request is counted on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Rejection {
-    /// Index of the refusing node in its tree.
-    pub node: usize,
-    /// Scope of the refusing node.
-    pub scope: Scope,
-    /// The dimension that refused.
-    pub dimension: Dimension,
-    /// The node's limit, per minute.
-    pub limit: u64,
-    /// What the node had used in this minute.
-    pub used: u64,
-    /// What the node keeps for fixed allocations below it that this path does not draw on. Summed over a large tree
-    /// it can exceed every limit; it then stops at [`u64::MAX`], which refuses all the same.
-    pub held_for_siblings: u64,
-    /// What the request would have added: 1, or its estimate.
-    pub demand: u64,
+pub struct Admitted {
+    /// What each node of the path has used in the minute, this request included, leaf to root.
+    pub usage: Vec<Usage>,
+    /// The tightest request limit of the path; `None` when no node of it has one.
+    pub rpm: Option<Headroom>,
+    /// The tightest token limit of the path; `None` when no node of it has one.
+    pub tpm: Option<Headroom>,
 }
 
-impl Rejection {
-    /// Whether the demand is above the limit itself, so that no minute, however idle, can admit it.
-    ///
-    /// A limit of 0 refuses even a demand of 0, so it is never fitted either. When false, what was used passes with the minute; what is held for siblings need not.
+impl Admitted {
+    /// The tightest limit of the path in one dimension.
     #[must_use]
-    pub const fn can_never_fit(&self) -> bool {
-        self.limit == 0 || self.demand > self.limit
+    pub const fn headroom(&self, dimension: Dimension) -> Option<Headroom> {
+        match dimension {
+            Dimension::Rpm => self.rpm,
+            Dimension::Tpm => self.tpm,
+        }
     }
 }
 
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}_limit", self.scope.kind(), self.dimension)
+/// How much of a limit is left for further requests on the same path.
+///
+/// Of all limited nodes of a path, the one with the least left; of several, the one nearest to the leaf. What is
+/// left is the path's until others use what they share with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Headroom {
+    /// Index of the limited node in its tree.
+    pub node: usize,
+    /// Its limit, per minute, 1 to [`MAX_LIMIT`](crate::MAX_LIMIT).
+    pub limit: u64,
+    /// The limit less what was used and what is held for siblings, 0 to `limit`.
+    pub remaining: u64,
+}
+
+impl Headroom {
+    /// The tighter of the two; of equals the first, which is nearer to the leaf.
+    pub(crate) fn tighter(below: Option<Self>, above: Self) -> Self {
+        below.filter(|below| below.remaining <= above.remaining).unwrap_or(above)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use alloc::string::ToString;
-
-    use super::*;
-
-    fn rejection(dimension: Dimension, limit: u64, demand: u64) -> Rejection {
-        let scope = Scope::new("team", "secret-name").unwrap();
-        Rejection { node: 0, scope, dimension, limit, used: 0, held_for_siblings: 0, demand }
-    }
-
-    #[test]
-    fn a_rejection_names_the_kind_and_the_dimension_and_nothing_else() {
-        assert_eq!(rejection(Dimension::Rpm, 1, 1).to_string(), "team rpm_limit");
-        assert_eq!(rejection(Dimension::Tpm, 1, 1).to_string(), "team tpm_limit");
-    }
-
-    #[test]
-    fn a_demand_above_the_limit_can_never_fit_and_one_equal_to_it_can() {
-        assert!(rejection(Dimension::Tpm, 100, 1024).can_never_fit());
-        assert!(rejection(Dimension::Tpm, 100, 101).can_never_fit());
-        assert!(!rejection(Dimension::Tpm, 100, 100).can_never_fit());
-    }
-
-    #[test]
-    fn nothing_ever_fits_a_blocked_node() {
-        assert!(rejection(Dimension::Tpm, 0, 0).can_never_fit());
-    }
+/// What the limits of one dimension say, before the other is asked.
+pub(crate) enum Verdict {
+    Passes(Option<Headroom>),
+    Refuses(Rejection),
 }

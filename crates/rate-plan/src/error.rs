@@ -117,6 +117,19 @@ pub enum TreeError {
         /// The limit, per minute.
         limit: u64,
     },
+    /// A node whose children are promised more than [`MAX_LIMIT`] together, so that what they hold could not be
+    /// counted exactly.
+    #[error(
+        "{node} promises {promised} {dimension} to the nodes below it; at most {MAX_LIMIT} can be promised"
+    )]
+    PromisedTooMuch {
+        /// The node.
+        node: NodeRef,
+        /// In which dimension.
+        dimension: Dimension,
+        /// The sum of its children's limits, a child without one counting as what it promises itself.
+        promised: u128,
+    },
     /// New limits for an index that is no node.
     #[error("there is no node {index}; the tree has {nodes}")]
     NoSuchNode {
@@ -168,13 +181,29 @@ pub enum PathError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// The usage slice and the tree do not fit each other. A retry cannot help.
-    #[error("usage has {entries} entries; the tree has {nodes} nodes and needs one for each")]
+    /// A slice of counters that does not fit: one entry is needed for each node of the tree, or for each node of the
+    /// path where only the path's are given. A retry cannot help.
+    #[error("usage has {entries} entries; {nodes} nodes need one each")]
     LengthMismatch {
         /// Length of the slice.
         entries: usize,
-        /// Nodes of the tree.
+        /// Nodes of the tree or of the path.
         nodes: usize,
+    },
+    /// A plan of another tree than the window's. A retry with a plan made of [`Window::tree`](crate::Window::tree)
+    /// helps.
+    #[error("the plan was made of another tree than the window; make it of the window's own")]
+    ForeignPlan,
+    /// Incremental state that does not fit the tree: it was left by another configuration. A retry helps after
+    /// [`rebuild`](crate::rebuild).
+    #[error(
+        "what node {index} has released in {dimension} does not fit the tree; rebuild it from the counters"
+    )]
+    Stale {
+        /// The node.
+        index: usize,
+        /// In which dimension.
+        dimension: Dimension,
     },
     /// An estimate above [`MAX_LIMIT`] tokens. A retry cannot help.
     #[error("estimate is {estimate} tokens; at most {MAX_LIMIT} can be counted")]
@@ -193,8 +222,8 @@ pub enum UsageError {
         /// Its value.
         used: u64,
     },
-    /// Every limit admits the request, but counting it would take a shared node's counter above [`MAX_LIMIT`].
-    /// A retry can help in the next minute, whose counters start at zero.
+    /// Every limit admits the request, or it is being corrected, but counting it would take a counter above
+    /// [`MAX_LIMIT`]. A retry can help in the next minute, whose counters start at zero.
     #[error("node {index} has used {used} {dimension}; {demand} more would exceed {MAX_LIMIT}")]
     CounterFull {
         /// The node.
@@ -203,7 +232,7 @@ pub enum UsageError {
         dimension: Dimension,
         /// Its value.
         used: u64,
-        /// What the request would add.
+        /// What would be added.
         demand: u64,
     },
 }

@@ -29,6 +29,11 @@ impl ScopeIndex {
         }
     }
 
+    /// Every index once, by rising scope.
+    pub(crate) fn in_scope_order(&self) -> &[usize] {
+        &self.0
+    }
+
     /// The node with this scope, in O(log n). `nodes` are those that the index was made of.
     pub(crate) fn find(&self, nodes: &[Node], kind: &str, id: &str) -> Option<usize> {
         let found = self.0.binary_search_by(|&i| order(&nodes[i].scope, kind, id)).ok()?;

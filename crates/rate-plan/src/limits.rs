@@ -71,6 +71,11 @@ impl Limits {
             Dimension::Tpm => self.tpm,
         }
     }
+
+    /// What a fixed node may still use; `None` for a shared one. Zero when the limit was lowered below the usage.
+    pub(crate) fn unused(&self, dimension: Dimension, used: u64) -> Option<u64> {
+        self.get(dimension).map(|limit| limit.saturating_sub(used))
+    }
 }
 
 #[cfg(test)]

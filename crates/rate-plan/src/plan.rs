@@ -1,15 +1,16 @@
 //! Plans: a tree together with the path of one request.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
+use core::fmt;
 
 use crate::{PathError, RateTree};
 
 /// Indices of the nodes of one request, leaf to root.
 ///
-/// A path owns its indices, so it can outlive its tree or wait in a queue. It is valid for the tree that made it;
-/// [`RatePlan::new`] validates it again for whatever tree it is used with.
+/// A path owns its indices and is cheap to clone, so it can outlive its tree or wait in a queue. It is valid for the
+/// tree that made it; [`RatePlan::new`] validates it again for whatever tree it is used with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Path(Box<[usize]>);
+pub struct Path(Arc<[usize]>);
 
 impl Path {
     /// The path of no node, legal in every tree: it is admitted and counts nothing.
@@ -52,14 +53,15 @@ impl Path {
 
 /// A path in the tree that it belongs to: all that admission needs to know about a request's limits.
 ///
-/// The borrow keeps path and tree together, so that a decision on a plan cannot meet an index that is not there.
-#[derive(Clone, Debug)]
-pub struct RatePlan<'t> {
-    tree: &'t RateTree,
+/// It shares the tree, so that a decision cannot meet an index that is not there. A clone costs two reference counts;
+/// a plan can be made once for a key and configuration version, kept, sent to other threads and queued.
+#[derive(Clone)]
+pub struct RatePlan {
+    tree: Arc<RateTree>,
     path: Path,
 }
 
-impl<'t> RatePlan<'t> {
+impl RatePlan {
     /// Joins a tree and a path that was made earlier, perhaps by an older version of the tree.
     /// O(path), or O(path log path) in a flat tree.
     ///
@@ -67,20 +69,20 @@ impl<'t> RatePlan<'t> {
     ///
     /// [`PathError`] when the path is none of this tree's. Indices that exist and form a chain are accepted: whether
     /// they still mean the same scopes is for the caller to know.
-    pub fn new(tree: &'t RateTree, path: Path) -> Result<Self, PathError> {
-        validate(tree, path.as_slice())?;
+    pub fn new(tree: Arc<RateTree>, path: Path) -> Result<Self, PathError> {
+        validate(&tree, path.as_slice())?;
         Ok(Self { tree, path })
     }
 
     /// A plan of a path that this very tree has just made.
-    pub(crate) const fn trusted(tree: &'t RateTree, path: Path) -> Self {
+    pub(crate) const fn trusted(tree: Arc<RateTree>, path: Path) -> Self {
         Self { tree, path }
     }
 
     /// The tree.
     #[must_use]
-    pub const fn tree(&self) -> &'t RateTree {
-        self.tree
+    pub const fn tree(&self) -> &Arc<RateTree> {
+        &self.tree
     }
 
     /// The path, leaf to root.
@@ -93,6 +95,16 @@ impl<'t> RatePlan<'t> {
     #[must_use]
     pub fn into_path(self) -> Path {
         self.path
+    }
+}
+
+/// Not the tree, which may have a hundred thousand nodes.
+impl fmt::Debug for RatePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RatePlan")
+            .field("tree", &format_args!("{}", self.tree.fingerprint()))
+            .field("path", &self.path.as_slice())
+            .finish()
     }
 }
 

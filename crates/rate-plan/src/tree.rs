@@ -1,10 +1,13 @@
 //! The allocation tree, valid by construction.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use crate::index::ScopeIndex;
+use crate::promises::Promises;
 use crate::topology::{Malformed, Topology};
-use crate::{Dimension, Limits, MAX_LIMIT, NodeRef, Path, PathError, RatePlan, Scope, TreeError};
+use crate::{
+    Dimension, Fingerprint, Limits, MAX_LIMIT, NodeRef, Path, PathError, RatePlan, Scope, TreeError,
+};
 
 /// The most nodes of one tree.
 pub const MAX_NODES: usize = 100_000;
@@ -25,8 +28,11 @@ pub struct Node {
 /// Nodes with limits, each below at most one parent. Several roots are legal.
 ///
 /// A value of this type is valid: at most [`MAX_NODES`] nodes, at most [`MAX_DEPTH`](crate::MAX_DEPTH) levels, every
-/// parent exists, no cycle, no scope twice, no limit above [`MAX_LIMIT`]. It is immutable; share it behind an
-/// `Arc` and replace it when the configuration changes.
+/// parent exists, no cycle, no scope twice, no limit above [`MAX_LIMIT`], no node with more than that promised below
+/// it. It is immutable; share it behind an `Arc` and replace it when the configuration changes.
+///
+/// It is compiled: whatever admission needs of the configuration is computed here, once, so that a decision costs
+/// what its path costs and not what the tree costs.
 ///
 /// Children may be promised more than their parent has. That is a question for whoever writes the configuration;
 /// here the parent's own limit then decides.
@@ -35,6 +41,8 @@ pub struct RateTree {
     nodes: Box<[Node]>,
     topology: Topology,
     index: ScopeIndex,
+    promises: Promises,
+    fingerprint: Fingerprint,
 }
 
 impl RateTree {
@@ -60,7 +68,22 @@ impl RateTree {
             Malformed::Cycle(i) => TreeError::Cycle { node: node_ref(&nodes, i) },
             Malformed::TooDeep(i) => TreeError::TooDeep { node: node_ref(&nodes, i) },
         })?;
-        Ok(Self { nodes: nodes.into(), topology, index })
+        Self::compile(nodes.into(), topology, index)
+    }
+
+    /// What depends on the limits, once shape and scopes are known to be legal.
+    fn compile(nodes: Box<[Node]>, topology: Topology, index: ScopeIndex) -> Result<Self, TreeError> {
+        let promises = Promises::new(&nodes, &topology).map_err(|too_much| TreeError::PromisedTooMuch {
+            node: node_ref(&nodes, too_much.node),
+            dimension: too_much.dimension,
+            promised: too_much.promised,
+        })?;
+        let fingerprint = if topology.is_flat() {
+            Fingerprint::FLAT
+        } else {
+            Fingerprint::new(&nodes, index.in_scope_order())
+        };
+        Ok(Self { nodes, topology, index, promises, fingerprint })
     }
 
     /// A flat tree: every scope an independent root, which reserves nothing for another.
@@ -78,14 +101,14 @@ impl RateTree {
     ///
     /// # Errors
     ///
-    /// [`TreeError::NoSuchNode`] or [`TreeError::LimitTooLarge`].
+    /// [`TreeError::NoSuchNode`], [`TreeError::LimitTooLarge`] or [`TreeError::PromisedTooMuch`].
     pub fn with_limits(&self, index: usize, limits: Limits) -> Result<Self, TreeError> {
-        let mut tree = self.clone();
-        let nodes = tree.nodes.len();
-        let node = tree.nodes.get_mut(index).ok_or(TreeError::NoSuchNode { index, nodes })?;
+        let mut nodes = self.nodes.clone();
+        let len = nodes.len();
+        let node = nodes.get_mut(index).ok_or(TreeError::NoSuchNode { index, nodes: len })?;
         check_limits(index, node, limits)?;
         node.limits = limits;
-        Ok(tree)
+        Self::compile(nodes, self.topology.clone(), self.index.clone())
     }
 
     /// Every node, in the order given.
@@ -153,8 +176,8 @@ impl RateTree {
     /// # Errors
     ///
     /// [`PathError::NoSuchNode`].
-    pub fn plan(&self, leaf: usize) -> Result<RatePlan<'_>, PathError> {
-        self.path_from(leaf).map(|path| RatePlan::trusted(self, path))
+    pub fn plan(self: &Arc<Self>, leaf: usize) -> Result<RatePlan, PathError> {
+        self.path_from(leaf).map(|path| RatePlan::trusted(Arc::clone(self), path))
     }
 
     /// The plan with these indices: the tree with [`path`](Self::path).
@@ -162,8 +185,21 @@ impl RateTree {
     /// # Errors
     ///
     /// [`PathError`].
-    pub fn plan_of(&self, indices: Vec<usize>) -> Result<RatePlan<'_>, PathError> {
-        self.path(indices).map(|path| RatePlan::trusted(self, path))
+    pub fn plan_of(self: &Arc<Self>, indices: Vec<usize>) -> Result<RatePlan, PathError> {
+        self.path(indices).map(|path| RatePlan::trusted(Arc::clone(self), path))
+    }
+
+    /// S0 of a node: what it reserves for the allocations below it while nothing is used, 0 to [`MAX_LIMIT`]. The
+    /// sum over its children of their limit, or of their own S0 where they are shared. 0 for an index out of range.
+    #[must_use]
+    pub fn promised(&self, node: usize, dimension: Dimension) -> u64 {
+        self.promises.at(node, dimension)
+    }
+
+    /// The identity of this configuration; the same for every order of the same nodes, and one for all flat trees.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
     }
 
     /// Every node once, each after all of its children.

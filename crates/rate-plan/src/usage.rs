@@ -11,7 +11,7 @@ use crate::Dimension;
 pub struct Usage {
     /// Requests admitted.
     pub rpm: u64,
-    /// Tokens admitted, by estimate.
+    /// Tokens admitted: by estimate, and by what was really used once the request is settled.
     pub tpm: u64,
 }
 
@@ -23,5 +23,20 @@ impl Usage {
             Dimension::Rpm => self.rpm,
             Dimension::Tpm => self.tpm,
         }
+    }
+
+    pub(crate) const fn get_mut(&mut self, dimension: Dimension) -> &mut u64 {
+        match dimension {
+            Dimension::Rpm => &mut self.rpm,
+            Dimension::Tpm => &mut self.tpm,
+        }
+    }
+
+    /// This usage with one more request of this estimate, which the caller knows to fit.
+    pub(crate) fn counted(mut self, estimate: i64) -> Self {
+        for dimension in Dimension::ALL {
+            *self.get_mut(dimension) += dimension.demand(estimate);
+        }
+        self
     }
 }

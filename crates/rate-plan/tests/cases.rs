@@ -1,4 +1,4 @@
-//! Decides recorded cases: one JSON object a line, with the nodes, the steps and the answers that are wanted.
+//! Decides recorded cases with both algorithms: one JSON object a line, with the nodes, the steps and the answers that are wanted.
 //!
 //! `tests/data/rules.jsonl` shows one rule a case, worked out by hand (`why` says how). A larger file of the same
 //! format is decided too when it lies beside the checkout.
@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rate_plan::{Limits, Node, RateTree, Scope, Usage, admit};
+use rate_plan::{Limits, Node, RatePlan, RateTree, Scope, Usage, Window, admit};
 use serde_json::Value;
 
 #[test]
@@ -40,25 +41,37 @@ fn failure(case: &Value) -> Option<String> {
 }
 
 fn decide(case: &Value) -> Vec<String> {
-    let mut tree = RateTree::new(array(&case["nodes"]).iter().map(node).collect()).unwrap();
-    let mut minutes: HashMap<u64, Vec<Usage>> = HashMap::new();
+    let mut tree = Arc::new(RateTree::new(array(&case["nodes"]).iter().map(node).collect()).unwrap());
+    let mut minutes: HashMap<u64, (Vec<Usage>, Window)> = HashMap::new();
     let mut answers = Vec::new();
     for step in array(&case["steps"]) {
         if let Some(change) = step.get("limits") {
-            tree = tree.with_limits(index(&change["node"]), limits(change)).unwrap();
+            tree = Arc::new(tree.with_limits(index(&change["node"]), limits(change)).unwrap());
+            minutes.values_mut().for_each(|(_, window)| window.rebuild(Arc::clone(&tree)));
             continue;
         }
         let request = &step["admit"];
-        let plan = match request.get("path") {
-            Some(path) => tree.plan_of(array(path).iter().map(index).collect()),
-            None => tree.plan(index(&request["node"])),
-        };
-        let minute = request["minute"].as_u64().unwrap();
-        let usage = minutes.entry(minute).or_insert_with(|| vec![Usage::default(); tree.len()]);
-        let decision = admit(&plan.unwrap(), usage, request["est"].as_i64().unwrap()).unwrap();
+        let (plan, estimate) = (plan(&tree, request), request["est"].as_i64().unwrap());
+        let fresh = || (vec![Usage::default(); tree.len()], Window::new(Arc::clone(&tree)));
+        let (usage, window) = minutes.entry(request["minute"].as_u64().unwrap()).or_insert_with(fresh);
+        let decision = admit(&plan, usage, estimate).unwrap();
+        assert_eq!(
+            window.admit(&plan, estimate).unwrap(),
+            decision,
+            "{}: the algorithms differ",
+            case["name"]
+        );
         answers.push(decision.rejection().map_or_else(|| "ok".to_owned(), ToString::to_string));
     }
     answers
+}
+
+fn plan(tree: &Arc<RateTree>, request: &Value) -> RatePlan {
+    let plan = match request.get("path") {
+        Some(path) => tree.plan_of(array(path).iter().map(index).collect()),
+        None => tree.plan(index(&request["node"])),
+    };
+    plan.unwrap()
 }
 
 fn node(value: &Value) -> Node {

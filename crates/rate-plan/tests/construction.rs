@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::sync::Arc;
+
 use rate_plan::{
     Dimension, Limits, MAX_DEPTH, MAX_LIMIT, MAX_NODES, Node, Path, PathError, RatePlan, RateTree, Scope,
     TreeError,
@@ -131,12 +133,13 @@ fn a_flat_path_names_distinct_roots_in_any_order() {
 
 #[test]
 fn a_path_of_one_tree_is_validated_again_in_another() {
-    let old = tree(&[None, Some(0), Some(1)]).unwrap();
+    let shared = |parents: &[Option<usize>]| Arc::new(tree(parents).unwrap());
+    let old = shared(&[None, Some(0), Some(1)]);
     let path = old.plan(2).unwrap().into_path();
-    assert_eq!(RatePlan::new(&old, path.clone()).unwrap().path(), &path);
+    assert_eq!(RatePlan::new(Arc::clone(&old), path.clone()).unwrap().path(), &path);
 
-    let smaller = tree(&[None, Some(0)]).unwrap();
-    assert!(matches!(RatePlan::new(&smaller, path.clone()), Err(PathError::NoSuchNode { .. })));
-    let moved = tree(&[None, Some(0), Some(0)]).unwrap();
-    assert!(matches!(RatePlan::new(&moved, path), Err(PathError::NotAChain { .. })));
+    let smaller = shared(&[None, Some(0)]);
+    assert!(matches!(RatePlan::new(smaller, path.clone()), Err(PathError::NoSuchNode { .. })));
+    let moved = shared(&[None, Some(0), Some(0)]);
+    assert!(matches!(RatePlan::new(moved, path), Err(PathError::NotAChain { .. })));
 }

@@ -2,24 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use rate_plan::{Limits, Node, RateTree, Scope, Usage, admit};
+use std::sync::Arc;
+
+use rate_plan::{Limits, Node, RateTree, Scope, Usage, Window, admit};
 
 /// Two requests of team `a` (node 1), two of `b` (2), one of `c` (3).
 const REQUESTS: [usize; 5] = [1, 1, 2, 2, 3];
 
-fn organization(limit: u64, teams: [Option<u64>; 3]) -> RateTree {
+fn organization(limit: u64, teams: [Option<u64>; 3]) -> Arc<RateTree> {
     let node = |kind, id, parent, rpm| Node {
         scope: Scope::new(kind, id).unwrap(),
         parent,
         limits: Limits { rpm, tpm: None },
     };
-    RateTree::new(vec![
+    let nodes = vec![
         node("organization", "o", None, Some(limit)),
         node("team", "a", Some(0), teams[0]),
         node("team", "b", Some(0), teams[1]),
         node("team", "c", Some(0), teams[2]),
-    ])
-    .unwrap()
+    ];
+    Arc::new(RateTree::new(nodes).unwrap())
 }
 
 /// Every distinct order of the requests: those sequences of five nodes that are a rearrangement of them.
@@ -34,11 +36,14 @@ fn orders() -> Vec<[usize; 5]> {
 }
 
 /// How many requests the organization and each team had admitted.
-fn admitted(tree: &RateTree, order: &[usize]) -> [u64; 4] {
-    let mut usage = [Usage::default(); 4];
+fn admitted(tree: &Arc<RateTree>, order: &[usize]) -> [u64; 4] {
+    let (mut usage, mut window) = ([Usage::default(); 4], Window::new(Arc::clone(tree)));
     let mut admitted = [0; 4];
     for &team in order {
-        if admit(&tree.plan(team).unwrap(), &mut usage, 0).unwrap().is_admitted() {
+        let plan = tree.plan(team).unwrap();
+        let decision = admit(&plan, &mut usage, 0).unwrap();
+        assert_eq!(window.admit(&plan, 0).unwrap(), decision, "both algorithms answer alike");
+        if decision.is_admitted() {
             admitted[team] += 1;
             admitted[0] += 1;
         }

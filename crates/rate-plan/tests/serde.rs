@@ -1,6 +1,8 @@
 //! The serialised form of the plain data, which is judged again when it is read.
 
-use rate_plan::{Decision, Dimension, Limits, Node, RateTree, Scope, Usage, admit};
+use std::sync::Arc;
+
+use rate_plan::{Admitted, Decision, Dimension, Headroom, Limits, Node, RateTree, Scope, Usage, admit};
 use serde_json::{from_str, json, to_value};
 
 #[test]
@@ -32,10 +34,17 @@ fn an_absent_limit_is_shared_and_a_misspelt_one_is_refused() {
 #[test]
 fn a_decision_reads_back_as_it_was_written() {
     let limits = Limits { rpm: Some(0), tpm: None };
-    let tree = RateTree::flat(vec![(Scope::new("key", "k").unwrap(), limits)]).unwrap();
+    let tree = Arc::new(RateTree::flat(vec![(Scope::new("key", "k").unwrap(), limits)]).unwrap());
     let decision = admit(&tree.plan(0).unwrap(), &mut [Usage::default()], 0).unwrap();
     let written = to_value(&decision).unwrap();
     assert_eq!(written["rejected"]["dimension"], to_value(Dimension::Rpm).unwrap());
     assert_eq!(serde_json::from_value::<Decision>(written).unwrap(), decision);
-    assert_eq!(to_value(Decision::Admitted).unwrap(), "admitted");
+
+    let headroom = Headroom { node: 0, limit: 5, remaining: 4 };
+    let admitted = Admitted { usage: vec![Usage { rpm: 1, tpm: 7 }], rpm: Some(headroom), tpm: None };
+    let decision = Decision::Admitted(admitted);
+    let written = to_value(&decision).unwrap();
+    let rpm = json!({"node": 0, "limit": 5, "remaining": 4});
+    assert_eq!(written, json!({"admitted": {"usage": [{"rpm": 1, "tpm": 7}], "rpm": rpm, "tpm": null}}));
+    assert_eq!(serde_json::from_value::<Decision>(written).unwrap(), decision);
 }

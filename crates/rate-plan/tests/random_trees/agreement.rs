@@ -1,22 +1,25 @@
 //! The reference decides as the oracle does, whatever has been used and however limits compare with it.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use rate_plan::{Decision, Dimension, MAX_LIMIT, RatePlan, RateTree, Usage, UsageError, check};
 
 use crate::{generator, oracle};
 
-fn agree(plan: &RatePlan<'_>, usage: &[Usage], estimate: i64) -> Result<(), TestCaseError> {
+fn agree(plan: &RatePlan, usage: &[Usage], estimate: i64) -> Result<(), TestCaseError> {
     let path = plan.path().as_slice();
     let wanted = oracle::refusal(plan.tree(), path, usage, estimate);
     let full = path
         .iter()
         .any(|&node| Dimension::ALL.iter().any(|d| usage[node].get(*d) + d.demand(estimate) > MAX_LIMIT));
     match check(plan, usage, estimate) {
-        Ok(Decision::Admitted) => prop_assert!(wanted.is_none() && !full, "oracle: {wanted:?}"),
+        Ok(Decision::Admitted(got)) => {
+            prop_assert!(wanted.is_none() && !full, "oracle: {wanted:?}");
+            prop_assert_eq!(got, oracle::admitted(plan.tree(), path, usage, estimate));
+        }
         Ok(Decision::Rejected(got)) => {
-            let held = u128::from(got.held_for_siblings);
-            let wanted = wanted.map(|(node, dimension, held)| (node, dimension, held.min(u64::MAX.into())));
-            prop_assert_eq!(wanted, Some((got.node, got.dimension, held)));
+            prop_assert_eq!(wanted, Some((got.node, got.dimension, got.held_for_siblings.into())));
             let node = &plan.tree().nodes()[got.node];
             prop_assert_eq!(Some(got.limit), node.limits.get(got.dimension));
             prop_assert_eq!(&got.scope, &node.scope);
@@ -31,7 +34,7 @@ fn agree(plan: &RatePlan<'_>, usage: &[Usage], estimate: i64) -> Result<(), Test
     Ok(())
 }
 
-fn tree_and_usage() -> impl Strategy<Value = (RateTree, Vec<Usage>)> {
+fn tree_and_usage() -> impl Strategy<Value = (Arc<RateTree>, Vec<Usage>)> {
     generator::tree().prop_flat_map(|tree| {
         let usage = generator::usage(tree.len());
         (Just(tree), usage)
@@ -59,7 +62,8 @@ proptest! {
         order in Just((0..10_usize).collect::<Vec<_>>()).prop_shuffle(),
         len in 0..10_usize,
     ) {
-        let flat = RateTree::flat(tree.nodes().iter().map(|n| (n.scope.clone(), n.limits)).collect()).unwrap();
+        let scopes = tree.nodes().iter().map(|n| (n.scope.clone(), n.limits)).collect();
+        let flat = Arc::new(RateTree::flat(scopes).unwrap());
         let path = order.into_iter().filter(|&node| node < flat.len()).take(len).collect();
         agree(&flat.plan_of(path).unwrap(), &usage, estimate)?;
     }

@@ -1,9 +1,11 @@
 //! Strategies for small trees, usage and requests.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use rate_plan::{Dimension, Limits, MAX_LIMIT, Node, RateTree, Scope, Usage};
+use rate_plan::{Dimension, Limits, MAX_LIMIT, Node, RateTree, Scope, TreeError, Usage};
 
 /// Small enough to collide with one another often; sometimes at the upper bound, where sums grow large.
 pub(crate) fn amount() -> impl Strategy<Value = u64> {
@@ -19,12 +21,13 @@ pub(crate) fn usage(nodes: usize) -> impl Strategy<Value = Vec<Usage>> {
 }
 
 /// A forest of 1 to 9 nodes whose parents stand before or after them.
-pub(crate) fn tree() -> impl Strategy<Value = RateTree> {
+pub(crate) fn tree() -> impl Strategy<Value = Arc<RateTree>> {
     (1..10_usize).prop_flat_map(|len| {
         let above = option::weighted(0.85, any::<prop::sample::Index>());
         let limits = (option::of(amount()), option::of(amount()));
         let order = Just((0..len).collect::<Vec<usize>>()).prop_shuffle();
-        (vec((above, limits), len), order).prop_map(|(drawn, order)| {
+        let legal = "at most 2^53 - 1 is promised by any node";
+        (vec((above, limits), len), order).prop_filter_map(legal, |(drawn, order)| {
             let mut nodes: Vec<(usize, Node)> = drawn
                 .into_iter()
                 .enumerate()
@@ -36,7 +39,10 @@ pub(crate) fn tree() -> impl Strategy<Value = RateTree> {
                 })
                 .collect();
             nodes.sort_by_key(|(place, _)| *place);
-            RateTree::new(nodes.into_iter().map(|(_, node)| node).collect()).unwrap()
+            match RateTree::new(nodes.into_iter().map(|(_, node)| node).collect()) {
+                Err(TreeError::PromisedTooMuch { .. }) => None,
+                tree => Some(Arc::new(tree.unwrap())),
+            }
         })
     })
 }
@@ -47,7 +53,7 @@ pub(crate) fn requests() -> impl Strategy<Value = Vec<(prop::sample::Index, i64)
 }
 
 /// The tree with no limit in the other dimension.
-pub(crate) fn limited_only_in(dimension: Dimension, tree: &RateTree) -> RateTree {
+pub(crate) fn limited_only_in(dimension: Dimension, tree: &RateTree) -> Arc<RateTree> {
     let nodes = tree.nodes().iter().cloned().map(|mut node| {
         match dimension {
             Dimension::Rpm => node.limits.tpm = None,
@@ -55,5 +61,5 @@ pub(crate) fn limited_only_in(dimension: Dimension, tree: &RateTree) -> RateTree
         }
         node
     });
-    RateTree::new(nodes.collect()).unwrap()
+    Arc::new(RateTree::new(nodes.collect()).unwrap())
 }

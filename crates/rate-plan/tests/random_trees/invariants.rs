@@ -1,17 +1,20 @@
 //! What must hold in every tree, whoever asks for what.
 
-use proptest::prelude::*;
-use rate_plan::{Dimension, Limits, Node, RateTree, Usage, admit, check};
+use std::sync::Arc;
 
+use proptest::prelude::*;
+use rate_plan::{Dimension, Limits, Node, RateTree, check};
+
+use crate::common::Both;
 use crate::generator;
 
 /// Raises each limit to what is promised below it, so that no node is over-committed.
-fn with_promises_covered(tree: &RateTree) -> RateTree {
+fn with_promises_covered(tree: &RateTree) -> Arc<RateTree> {
     let nodes = tree.nodes().iter().enumerate().map(|(i, node)| {
         let [rpm, tpm] = Dimension::ALL.map(|dimension| covering(tree, dimension, i));
         Node { limits: Limits { rpm, tpm }, ..node.clone() }
     });
-    RateTree::new(nodes.collect()).unwrap()
+    Arc::new(RateTree::new(nodes.collect()).unwrap())
 }
 
 fn covering(tree: &RateTree, dimension: Dimension, node: usize) -> Option<u64> {
@@ -25,14 +28,14 @@ fn promised(tree: &RateTree, dimension: Dimension, node: usize) -> u64 {
 }
 
 /// A tree whose limits can be summed and filled one by one.
-fn small_tree() -> impl Strategy<Value = RateTree> {
+fn small_tree() -> impl Strategy<Value = Arc<RateTree>> {
     generator::tree().prop_map(|tree| {
         let small = |limit: Option<u64>| limit.map(|limit| limit % 8);
         let nodes = tree.nodes().iter().cloned().map(|node| {
             let limits = Limits { rpm: small(node.limits.rpm), tpm: small(node.limits.tpm) };
             Node { limits, ..node }
         });
-        RateTree::new(nodes.collect()).unwrap()
+        Arc::new(RateTree::new(nodes.collect()).unwrap())
     })
 }
 
@@ -42,13 +45,13 @@ fn small_requests() -> impl Strategy<Value = Vec<(prop::sample::Index, i64)>> {
         .prop_map(|requests| requests.into_iter().map(|(leaf, estimate)| (leaf, estimate.min(8))).collect())
 }
 
-fn run(tree: &RateTree, requests: &[(prop::sample::Index, i64)]) -> Vec<Usage> {
-    let mut usage = vec![Usage::default(); tree.len()];
+fn run(tree: &Arc<RateTree>, requests: &[(prop::sample::Index, i64)]) -> Both {
+    let mut both = Both::new(tree);
     for (leaf, estimate) in requests {
         // A full counter is as good as a rejection here: nothing moves.
-        let _outcome = admit(&tree.plan(leaf.index(tree.len())).unwrap(), &mut usage, *estimate);
+        let _outcome = both.admit(&tree.plan(leaf.index(tree.len())).unwrap(), *estimate);
     }
-    usage
+    both
 }
 
 proptest! {
@@ -60,11 +63,11 @@ proptest! {
         requests in generator::requests(),
         (leaf, estimate) in (any::<prop::sample::Index>(), generator::estimate()),
     ) {
-        let mut usage = run(&tree, &requests);
-        let before = usage.clone();
+        let mut both = run(&tree, &requests);
+        let before = both.usage.clone();
         let plan = tree.plan(leaf.index(tree.len())).unwrap();
-        let admitted = admit(&plan, &mut usage, estimate).is_ok_and(|decision| decision.is_admitted());
-        for (node, (before, after)) in before.iter().zip(&usage).enumerate() {
+        let admitted = both.admit(&plan, estimate).is_ok_and(|decision| decision.is_admitted());
+        for (node, (before, after)) in before.iter().zip(&both.usage).enumerate() {
             let counted = u64::from(admitted && plan.path().as_slice().contains(&node));
             prop_assert_eq!(after.rpm, before.rpm + counted);
             prop_assert_eq!(after.tpm, before.tpm + counted * Dimension::Tpm.demand(estimate));
@@ -73,7 +76,7 @@ proptest! {
 
     #[test]
     fn no_fixed_node_exceeds_its_limit(tree in generator::tree(), requests in generator::requests()) {
-        for (node, usage) in tree.nodes().iter().zip(run(&tree, &requests)) {
+        for (node, usage) in tree.nodes().iter().zip(run(&tree, &requests).usage) {
             for dimension in Dimension::ALL {
                 prop_assert!(node.limits.get(dimension).is_none_or(|limit| usage.get(dimension) <= limit));
             }
@@ -84,16 +87,16 @@ proptest! {
     fn an_allocation_can_be_used_up_whatever_others_did(tree in small_tree(), requests in small_requests()) {
         for dimension in Dimension::ALL {
             let tree = with_promises_covered(&generator::limited_only_in(dimension, &tree));
-            let usage = run(&tree, &requests);
+            let both = run(&tree, &requests);
             for leaf in (0..tree.len()).filter(|&node| tree.children(node).len() == 0) {
                 let Some(limit) = tree.nodes()[leaf].limits.get(dimension) else { continue };
-                let mut usage = usage.clone();
+                let mut both = both.clone();
                 let plan = tree.plan(leaf).unwrap();
-                while usage[leaf].get(dimension) < limit {
-                    let decision = admit(&plan, &mut usage, 1).unwrap();
+                while both.usage[leaf].get(dimension) < limit {
+                    let decision = both.admit(&plan, 1).unwrap();
                     prop_assert!(decision.is_admitted(), "node {}: {:?}", leaf, decision);
                 }
-                prop_assert!(!admit(&plan, &mut usage, 1).unwrap().is_admitted());
+                prop_assert!(!both.admit(&plan, 1).unwrap().is_admitted());
             }
         }
     }
@@ -101,11 +104,30 @@ proptest! {
     #[test]
     fn an_allocation_can_be_taken_in_one_request(tree in small_tree(), requests in small_requests()) {
         let tree = with_promises_covered(&generator::limited_only_in(Dimension::Tpm, &tree));
-        let usage = run(&tree, &requests);
+        let both = run(&tree, &requests);
         for leaf in (0..tree.len()).filter(|&node| tree.children(node).len() == 0) {
             let Some(limit) = tree.nodes()[leaf].limits.tpm.filter(|&limit| limit > 0) else { continue };
-            let rest = i64::try_from(limit - usage[leaf].tpm).unwrap();
-            prop_assert!(check(&tree.plan(leaf).unwrap(), &usage, rest).unwrap().is_admitted());
+            let rest = i64::try_from(limit - both.usage[leaf].tpm).unwrap();
+            prop_assert!(both.check(&tree.plan(leaf).unwrap(), rest).unwrap().is_admitted());
+        }
+    }
+
+    #[test]
+    fn what_waiting_cannot_help_is_refused_in_every_other_minute_too(
+        tree in generator::tree(),
+        requests in generator::requests(),
+        in_another_minute in generator::requests(),
+        (leaf, estimate) in (any::<prop::sample::Index>(), generator::estimate()),
+    ) {
+        let plan = tree.plan(leaf.index(tree.len())).unwrap();
+        let hopeless = run(&tree, &requests)
+            .check(&plan, estimate)
+            .is_ok_and(|decision| !decision.is_admitted() && decision.retry_after(0).is_none());
+        if hopeless {
+            for others in 0..=in_another_minute.len() {
+                let both = run(&tree, &in_another_minute[..others]);
+                prop_assert!(!both.check(&plan, estimate).unwrap().is_admitted());
+            }
         }
     }
 
@@ -115,7 +137,7 @@ proptest! {
         requests in generator::requests(),
         (leaf, estimate) in (any::<prop::sample::Index>(), generator::estimate()),
     ) {
-        let usage = run(&tree, &requests);
+        let usage = run(&tree, &requests).usage;
         let leaf = leaf.index(tree.len());
         let requests_alone = generator::limited_only_in(Dimension::Rpm, &tree);
         if let Ok(both) = check(&tree.plan(leaf).unwrap(), &usage, estimate) {

@@ -4,7 +4,7 @@
 //! fixed node of its path when the node's usage, what others hold there, and the demand stay within its limit; what
 //! is held by a node of the request's own path is the request's to draw on.
 
-use rate_plan::{Dimension, RateTree, Usage};
+use rate_plan::{Admitted, Dimension, Headroom, RateTree, Usage};
 
 /// Where and why a request is refused: node, dimension, and what the node holds for others.
 pub(crate) type Refusal = (usize, Dimension, u128);
@@ -22,6 +22,22 @@ pub(crate) fn refusal(tree: &RateTree, path: &[usize], usage: &[Usage], estimate
             (limit == 0 || !fits).then_some((node, dimension, held))
         })
     })
+}
+
+/// What an admission leaves on the path, given that nothing refuses it.
+pub(crate) fn admitted(tree: &RateTree, path: &[usize], usage: &[Usage], estimate: i64) -> Admitted {
+    let tokens = estimate.max(0).unsigned_abs();
+    let after: Vec<Usage> = usage.iter().map(|it| Usage { rpm: it.rpm + 1, tpm: it.tpm + tokens }).collect();
+    let [rpm, tpm] = Dimension::ALL.map(|dimension| {
+        let headrooms = path.iter().filter_map(|&node| {
+            let limit = tree.nodes()[node].limits.get(dimension)?;
+            let held = held_for_others(tree, path, usage, dimension, node);
+            let remaining = u128::from(limit) - u128::from(after[node].get(dimension)) - held;
+            Some(Headroom { node, limit, remaining: u64::try_from(remaining).unwrap() })
+        });
+        headrooms.min_by_key(|headroom| headroom.remaining)
+    });
+    Admitted { usage: path.iter().map(|&node| after[node]).collect(), rpm, tpm }
 }
 
 fn held_for_others(
