@@ -67,7 +67,7 @@ while at < last do
   -- What siblings hold does not change while one path admits, so the path's headrooms decide its whole run:
   -- requests, tokens, and how far the counters themselves reach.
   local leaf, root = at + 1, at + runs[at]
-  local rpm_room, tpm_room, rpm_reach, tpm_reach = MAX, MAX, MAX, MAX
+  local rpm_room, tpm_room, rpm_reach, tpm_reach = math.huge, math.huge, MAX, MAX
   local rpm_credit, tpm_credit = 0, 0
   for step = leaf, root do
     local node = runs[step]

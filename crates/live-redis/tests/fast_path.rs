@@ -13,7 +13,7 @@ use live_redis::{LiveRedisError, SettleRefusal, Ticket};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use rate_plan::{Decision, Limits, Node, RatePlan, RateTree, Scope, Usage, admit};
+use rate_plan::{Decision, Limits, MAX_LIMIT, Node, RatePlan, RateTree, Scope, Usage, UsageError, admit};
 
 /// What a minute's counters must be: what each scope has used, whatever the tree looks like.
 #[derive(Default)]
@@ -23,11 +23,11 @@ struct Model {
 }
 
 impl Model {
-    fn admit(&mut self, plan: &RatePlan, estimate: i64) -> Decision {
+    fn admit(&mut self, plan: &RatePlan, estimate: i64) -> Result<Decision, UsageError> {
         let nodes = plan.tree().nodes();
         let mut usage: Vec<Usage> =
             nodes.iter().map(|node| self.used.get(&node.scope).copied().unwrap_or_default()).collect();
-        let decision = admit(plan, &mut usage, estimate).unwrap();
+        let decision = admit(plan, &mut usage, estimate);
         for &node in plan.path().as_slice() {
             self.used.insert(nodes[node].scope.clone(), usage[node]);
         }
@@ -35,12 +35,21 @@ impl Model {
         decision
     }
 
-    fn correct(&mut self, admitted: &Admitted, requests: i64, tokens: i64) {
-        for &node in admitted.plan.path().as_slice() {
-            let used = self.used.get_mut(&admitted.plan.tree().nodes()[node].scope).unwrap();
-            used.rpm = used.rpm.checked_add_signed(requests).unwrap();
-            used.tpm = used.tpm.checked_add_signed(tokens).unwrap();
+    /// Corrects every counter of a path; `false`, with nothing changed, when one would not hold it.
+    fn correct(&mut self, admitted: &Admitted, requests: i64, tokens: i64) -> bool {
+        let path = admitted.plan.path().as_slice().iter();
+        let scopes: Vec<_> = path.map(|&node| &admitted.plan.tree().nodes()[node].scope).collect();
+        let changed = |used: Usage| Usage {
+            rpm: used.rpm.checked_add_signed(requests).unwrap(),
+            tpm: used.tpm.checked_add_signed(tokens).unwrap(),
+        };
+        let fits = scopes.iter().all(|scope| changed(self.used[*scope]).tpm <= MAX_LIMIT);
+        if fits {
+            for scope in scopes {
+                self.used.insert(scope.clone(), changed(self.used[scope]));
+            }
         }
+        fits
     }
 }
 
@@ -108,7 +117,9 @@ fn trees() -> impl Strategy<Value = Vec<Node>> {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let client = || 0..CLIENTS;
-    let request = || (any::<Index>(), -3..40_i64);
+    let most = MAX_LIMIT.cast_signed();
+    let estimate = move || prop_oneof![20 => -3..40_i64, 1 => most - 30..=most, 1 => Just(most / 2)];
+    let request = move || (any::<Index>(), estimate());
     let act = prop_oneof![
         6 => (client(), request()).prop_map(|(client, (node, estimate))| Act::Admit { client, node, estimate }),
         3 => (client(), prop::collection::vec(request(), 1..12))
@@ -131,9 +142,15 @@ async fn play(hot: &Hot, partition: &str, nodes: Vec<Node>, acts: Vec<Act>) -> R
         match act {
             Act::Admit { client, node, estimate } => {
                 let plan = versions[client].plan(node.index(versions[client].len())).unwrap();
-                let got = hot.redis.admit_rate_plan_in(partition, &plan, estimate, now()).await.unwrap();
-                prop_assert_eq!(got.decision(), &model.admit(&plan, estimate));
-                open.extend(got.into_ticket().map(|ticket| Admitted { plan, ticket }));
+                let got = hot.redis.admit_rate_plan_in(partition, &plan, estimate, now()).await;
+                match (got, model.admit(&plan, estimate)) {
+                    (Ok(got), want) => {
+                        prop_assert_eq!(Ok(got.decision().clone()), want);
+                        open.extend(got.into_ticket().map(|ticket| Admitted { plan, ticket }));
+                    }
+                    (Err(LiveRedisError::Usage(got)), want) => prop_assert_eq!(Err(got), want),
+                    (Err(got), want) => prop_assert!(false, "{got} is not {want:?}"),
+                }
             }
             Act::Batch { client, requests } => {
                 let tree = &versions[client];
@@ -143,9 +160,10 @@ async fn play(hot: &Hot, partition: &str, nodes: Vec<Node>, acts: Vec<Act>) -> R
                     .collect();
                 let got = hot.redis.admit_rate_plans(partition, &requests, now()).await.unwrap();
                 for ((plan, estimate), got) in requests.into_iter().zip(got) {
-                    let got = got.unwrap();
-                    prop_assert_eq!(got.decision(), &model.admit(&plan, estimate));
-                    open.extend(got.into_ticket().map(|ticket| Admitted { plan, ticket }));
+                    let decision = got.as_ref().map(|got| got.decision().clone()).map_err(|error| *error);
+                    prop_assert_eq!(decision, model.admit(&plan, estimate));
+                    let ticket = got.ok().and_then(live_redis::Admission::into_ticket);
+                    open.extend(ticket.map(|ticket| Admitted { plan, ticket }));
                 }
             }
             Act::Change { client, node, rpm, tpm } => {
@@ -156,16 +174,21 @@ async fn play(hot: &Hot, partition: &str, nodes: Vec<Node>, acts: Vec<Act>) -> R
             Act::Adopt { client, from } => versions[client] = Arc::clone(&versions[from]),
             Act::Settle { ticket, actual } if !open.is_empty() => {
                 let admitted = open.swap_remove(ticket.index(open.len()));
-                hot.redis.settle(&admitted.ticket, actual).await.unwrap();
+                let settled = hot.redis.settle(&admitted.ticket, actual).await;
                 let tokens = actual.cast_signed() - admitted.ticket.estimate().cast_signed();
-                model.correct(&admitted, 0, tokens);
+                if !model.correct(&admitted, 0, tokens) {
+                    prop_assert!(matches!(settled, Err(LiveRedisError::CounterFull(_))), "{settled:?}");
+                    open.push(admitted);
+                    continue;
+                }
+                prop_assert_eq!(settled, Ok(()));
                 let again = hot.redis.refund(&admitted.ticket).await.unwrap_err();
                 prop_assert_eq!(again, LiveRedisError::Settle(SettleRefusal::Repeated));
             }
             Act::Refund { ticket } if !open.is_empty() => {
                 let admitted = open.swap_remove(ticket.index(open.len()));
                 hot.redis.refund(&admitted.ticket).await.unwrap();
-                model.correct(&admitted, -1, -admitted.ticket.estimate().cast_signed());
+                prop_assert!(model.correct(&admitted, -1, -admitted.ticket.estimate().cast_signed()));
                 let again = hot.redis.settle(&admitted.ticket, 5).await.unwrap_err();
                 prop_assert_eq!(again, LiveRedisError::Settle(SettleRefusal::Repeated));
             }
@@ -226,12 +249,12 @@ async fn every_order_of_small_trees_decides_every_next_request_as_the_reference_
             for (at, &child) in order.iter().enumerate() {
                 let plan = tree.plan(child + 1).unwrap();
                 let got = hot.redis.admit_rate_plan_in(&partition, &plan, 1, now()).await.unwrap();
-                assert_eq!(got.decision(), &model.admit(&plan, 1), "{order:?} at {at}");
+                assert_eq!(got.decision(), &model.admit(&plan, 1).unwrap(), "{order:?} at {at}");
             }
             for next in 0..3 {
                 let plan = tree.plan(next + 1).unwrap();
                 let got = hot.redis.admit_rate_plan_in(&partition, &plan, 1, now()).await.unwrap();
-                assert_eq!(got.decision(), &model.admit(&plan, 1), "{order:?} then {next}");
+                assert_eq!(got.decision(), &model.admit(&plan, 1).unwrap(), "{order:?} then {next}");
             }
             decisions += model.decisions;
         }
@@ -295,7 +318,7 @@ async fn a_rebuild_of_a_hundred_thousand_nodes_keeps_every_counter() {
     {
         let plan = tree.plan(node).unwrap();
         let got = hot.redis.admit_rate_plan_in("o/o", &plan, 1, now()).await.unwrap();
-        assert_eq!(got.decision(), &model.admit(&plan, 1), "{node}");
+        assert_eq!(got.decision(), &model.admit(&plan, 1).unwrap(), "{node}");
     }
     let slow: Vec<Vec<redis::Value>> = hot.run(&[b"SLOWLOG", b"GET", b"20"]).await;
     for entry in &slow {
@@ -360,9 +383,9 @@ async fn tickets_that_cannot_be_settled_are_told_apart_and_change_nothing() {
     refused(&lost, SettleRefusal::Unknown).await;
 
     let most = ticket().await;
-    let error = hot.redis.settle(&most, rate_plan::MAX_LIMIT + 1).await.unwrap_err();
+    let error = hot.redis.settle(&most, MAX_LIMIT + 1).await.unwrap_err();
     assert_eq!(error, LiveRedisError::Settle(SettleRefusal::TooLarge));
-    let error = hot.redis.settle(&most, rate_plan::MAX_LIMIT).await.unwrap_err();
+    let error = hot.redis.settle(&most, MAX_LIMIT).await.unwrap_err();
     assert!(matches!(error, LiveRedisError::CounterFull(_)), "{error}");
 }
 
