@@ -1,5 +1,6 @@
 //! The project's commands, one module each. `cargo xtask --help` lists them.
 
+mod bench;
 mod ci;
 mod demo;
 mod flusher;
@@ -27,6 +28,8 @@ enum Command {
     Test(test::Options),
     /// Formatting, lints, docs, query cache, tests: what a change must pass
     Ci,
+    /// Measure, each bench against its baseline in the same run; without a name, all benches
+    Bench(bench::Options),
     /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
     Queries(queries::Options),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Ci => ci::run(),
+        Command::Bench(options) => bench::run(&options),
         Command::Queries(options) => queries::run(&options),
     };
     match done {

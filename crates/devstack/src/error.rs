@@ -116,6 +116,57 @@ pub enum DevstackError {
         reason: String,
     },
 
+    /// Something that only a program on this machine can do was wanted, and only Docker could have provided Redis.
+    #[error("{what} needs the {service} program on this machine; Docker is not enough\n{}", .service.instructions())]
+    NeedsProgram {
+        /// The service that was wanted.
+        service: Service,
+        /// What it was wanted for.
+        what: &'static str,
+    },
+
+    /// A number or an index that is out of its range.
+    #[error("{what} is {value}, but must be {first} to {last}")]
+    OutOfRange {
+        /// What the number counts or names.
+        what: &'static str,
+        /// The number.
+        value: usize,
+        /// The lowest allowed one.
+        first: usize,
+        /// The highest allowed one.
+        last: usize,
+    },
+
+    /// A server of a Cluster or of a Sentinel group refused a command, or could not be reached.
+    #[error("Redis: cannot {doing}: {reason}")]
+    Redis {
+        /// What was being done.
+        doing: String,
+        /// The server's or the system's message.
+        reason: String,
+    },
+
+    /// The servers of a group run but did not reach a state in which they agree and serve.
+    #[error("{what} was not in order after {within:?} ({last}); the ends of the logs:\n{logs}")]
+    NotSettled {
+        /// The kind of group.
+        what: &'static str,
+        /// How long it was given.
+        within: Duration,
+        /// What was still wrong.
+        last: String,
+        /// The last lines of each server's log.
+        logs: String,
+    },
+
+    /// A certificate could not be made.
+    #[error("cannot make a certificate: {reason}")]
+    Certificate {
+        /// What the library says.
+        reason: String,
+    },
+
     /// A `docker` command failed.
     #[error("docker {command} failed: {reason}")]
     Docker {
@@ -141,10 +192,21 @@ pub enum DevstackError {
 
 impl DevstackError {
     /// Whether the same call may succeed later without a change to the machine or the code: true for a server that
-    /// was too slow to start or stop and for a shortage of ports.
+    /// was too slow to start or stop, servers that have not agreed yet, and a shortage of ports.
     pub fn is_transient(&self) -> bool {
         // A shared failure is remembered for the life of the process, whatever its cause.
-        matches!(self, Self::NotReady { .. } | Self::NotStopped { .. } | Self::NoFreePort { .. })
+        matches!(
+            self,
+            Self::NotReady { .. }
+                | Self::NotStopped { .. }
+                | Self::NotSettled { .. }
+                | Self::NoFreePort { .. }
+        )
+    }
+
+    pub(crate) fn redis(doing: impl Into<String>) -> impl FnOnce(String) -> Self {
+        let doing = doing.into();
+        move |reason| Self::Redis { doing, reason }
     }
 
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {

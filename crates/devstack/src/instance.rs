@@ -175,7 +175,15 @@ impl Instance {
         }
     }
 
-    fn run_log(&self) -> String {
+    /// Whether it was launched and not stopped or killed since.
+    pub(crate) fn is_up(&self) -> bool {
+        match &self.place {
+            Place::Process(process) => process.pid().is_some(),
+            Place::Container(container) => container.ended().is_none(),
+        }
+    }
+
+    pub(crate) fn run_log(&self) -> String {
         match &self.place {
             Place::Process(process) => process.run_log(),
             Place::Container(container) => container.run_log(),

@@ -1,8 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod cluster;
+mod cluster_view;
 mod database;
 mod docker;
 mod error;
+mod group;
 mod guard;
 mod install;
 mod instance;
@@ -12,17 +15,30 @@ mod postgres;
 mod process;
 mod program;
 mod redis;
+mod redis_builder;
+mod redis_config;
 mod resp;
+mod sentinel;
+mod sentinel_builder;
+mod sentinel_view;
 mod service;
 mod shared;
+mod slot;
 mod sql;
+mod tls;
 mod unique;
 mod user;
 
+pub use cluster::{RedisCluster, RedisClusterBuilder};
 pub use database::Database;
 pub use error::{DevstackError, Result};
 pub use kept::Kept;
 pub use postgres::{Durability, PostgresBuilder, PostgresServer};
-pub use redis::{AppendFsync, RedisBuilder, RedisServer};
+pub use redis::RedisServer;
+pub use redis_builder::{AppendFsync, RedisBuilder};
+pub use sentinel::RedisSentinel;
+pub use sentinel_builder::RedisSentinelBuilder;
 pub use service::{Service, Version};
 pub use shared::{PostgresHandle, RedisHandle, TestDatabase, TestRedis, postgres, redis};
+pub use slot::SlotMove;
+pub use tls::{TlsAuthClients, TlsFiles};

@@ -134,8 +134,8 @@ impl Start {
                 Plan::Process(Launch {
                     program: program.path.clone(),
                     args,
-                    stdin: String::new(),
                     user: self.user,
+                    ..Launch::default()
                 })
             }
             Source::Docker => {
@@ -167,7 +167,7 @@ fn initialized(program: &Program, user: Option<User>, password: &str) -> Result<
     let fixed =
         "--username=postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync --no-instructions";
     args.extend(fixed.split(' ').map(OsString::from));
-    process.launch(&Launch { program: program.sibling("initdb"), args, stdin: String::new(), user })?;
+    process.launch(&Launch { program: program.sibling("initdb"), args, user, ..Launch::default() })?;
 
     let status = process.wait(INITDB_WITHIN);
     // The folder is private, but nobody needs the file any more.

@@ -30,6 +30,8 @@ pub(crate) struct Launch {
     pub(crate) args: Vec<OsString>,
     /// Written to the program's standard input, so that secrets do not show in the list of processes.
     pub(crate) stdin: String,
+    /// Written into the folder first; name and text.
+    pub(crate) files: Vec<(&'static str, String)>,
     pub(crate) user: Option<User>,
 }
 
@@ -65,6 +67,9 @@ impl ServerProcess {
         let doing = || DevstackError::io(format!("start {}", launch.program.display()));
         let log = File::options().create(true).append(true).open(self.log()).map_err(doing())?;
         self.run_start = log.metadata().map_err(doing())?.len();
+        for (name, text) in &launch.files {
+            std::fs::write(self.folder.join(name), text).map_err(doing())?;
+        }
         let mut command = Command::new("sh");
         command.args(["-c", BECOME, "devstack-server"]).arg(&launch.program).args(&launch.args);
         command.stdin(Stdio::piped()).stdout(self.guard.pipe().map_err(doing())?).stderr(log);

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use url::Url;
@@ -11,10 +13,16 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest reply that is believed; `INFO server` takes about one KiB.
 const LONGEST: usize = 1 << 20;
 
+/// The most items, nested ones included, that are believed.
+const MOST: usize = 100_000;
+
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
 /// A blocking connection to one Redis server.
-#[derive(Debug)]
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Connection {
@@ -27,7 +35,7 @@ impl Connection {
         let host = url.host_str().unwrap_or("127.0.0.1").trim_matches(['[', ']']);
         let port = url.port().unwrap_or(6379);
         let stream = connect(host, port).map_err(|e| format!("{host}:{port}: {e}"))?;
-        let mut connection = Self { stream: BufReader::new(stream) };
+        let mut connection = Self { stream: BufReader::new(Box::new(stream)) };
         if let Some(password) = url.password() {
             let (user, password) = (decoded(url.username()), decoded(password));
             let mut auth: Vec<&[u8]> = vec![b"AUTH"];
@@ -43,9 +51,34 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Connects to a server's Unix socket.
+    pub(crate) fn open_socket(path: &Path, password: Option<&str>) -> Result<Self, String> {
+        let open = || -> io::Result<UnixStream> {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut connection = Self { stream: BufReader::new(Box::new(stream)) };
+        if let Some(password) = password {
+            connection.call(&[b"AUTH", password.as_bytes()])?;
+        }
+        Ok(connection)
+    }
+
     /// Sends one command and returns its reply: the text of a status, an integer or a string, empty for nil. Errors
     /// of the server are errors here.
     pub(crate) fn call(&mut self, command: &[&[u8]]) -> Result<String, String> {
+        let items = self.list(command)?;
+        match items.as_slice() {
+            [item] => Ok(String::from_utf8_lossy(item).into_owned()),
+            _ => Err(format!("a list of {} items instead of one reply", items.len())),
+        }
+    }
+
+    /// Sends one command and returns every item of its reply, in order, without the lists' structure.
+    pub(crate) fn list(&mut self, command: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
         let mut request = format!("*{}\r\n", command.len()).into_bytes();
         for part in command {
             request.extend(format!("${}\r\n", part.len()).bytes());
@@ -53,12 +86,14 @@ impl Connection {
             request.extend_from_slice(b"\r\n");
         }
         self.stream.get_mut().write_all(&request).map_err(|e| e.to_string())?;
-        read_reply(&mut self.stream)
+        let mut items = Vec::new();
+        read_reply(&mut self.stream, &mut items)?;
+        Ok(items)
     }
 
-    /// One line of `INFO server`.
-    pub(crate) fn info(&mut self, field: &str) -> Result<Option<String>, String> {
-        let info = self.call(&[b"INFO", b"server"])?;
+    /// One line of a section of `INFO`.
+    pub(crate) fn info(&mut self, section: &str, field: &str) -> Result<Option<String>, String> {
+        let info = self.call(&[b"INFO", section.as_bytes()])?;
         let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         Ok(value.map(|value| value.trim().to_owned()))
     }
@@ -97,27 +132,45 @@ fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn read_reply(from: &mut impl BufRead) -> Result<String, String> {
-    let mut line = String::new();
-    from.take(4096).read_line(&mut line).map_err(|e| e.to_string())?;
-    let Some(text) = line.strip_suffix("\r\n") else { return Err("the connection ended in a reply".into()) };
-    let mut kind = text.chars();
-    match kind.next() {
-        Some('+' | ':') => Ok(kind.as_str().to_owned()),
-        Some('-') => Err(kind.as_str().to_owned()),
-        Some('$') if kind.as_str() == "-1" => Ok(String::new()),
-        Some('$') => {
-            let length: usize = kind.as_str().parse().map_err(|_| "a string without a length")?;
-            if length > LONGEST {
-                return Err(format!("a reply of {length} bytes"));
+/// Appends the items of one reply. `open` counts the items that are still to come, of whatever list.
+fn read_reply(from: &mut impl BufRead, items: &mut Vec<Vec<u8>>) -> Result<(), String> {
+    let mut open = 1_usize;
+    while open > 0 {
+        open -= 1;
+        let mut line = String::new();
+        from.by_ref().take(4096).read_line(&mut line).map_err(|e| e.to_string())?;
+        let Some(text) = line.strip_suffix("\r\n") else {
+            return Err("the connection ended in a reply".into());
+        };
+        let mut kind = text.chars();
+        match (kind.next(), kind.as_str()) {
+            (Some('+' | ':'), text) => items.push(text.into()),
+            (Some('-'), text) => return Err(text.to_owned()),
+            (Some('$'), "-1") => items.push(Vec::new()),
+            (Some('$'), length) => items.push(read_string(from, length)?),
+            (Some('*'), "-1") => {}
+            (Some('*'), count) => {
+                let count: usize = count.parse().map_err(|_| "a list without a length")?;
+                open = open.saturating_add(count);
             }
-            let mut bytes = vec![0; length + 2];
-            from.read_exact(&mut bytes).map_err(|e| e.to_string())?;
-            bytes.truncate(length);
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            _ => return Err("not a Redis reply".into()),
         }
-        _ => Err("not a Redis reply".into()),
+        if items.len().saturating_add(open) > MOST {
+            return Err(format!("a reply of more than {MOST} items"));
+        }
     }
+    Ok(())
+}
+
+fn read_string(from: &mut impl BufRead, length: &str) -> Result<Vec<u8>, String> {
+    let length: usize = length.parse().map_err(|_| "a string without a length")?;
+    if length > LONGEST {
+        return Err(format!("a reply of {length} bytes"));
+    }
+    let mut bytes = vec![0; length + 2];
+    from.read_exact(&mut bytes).map_err(|e| e.to_string())?;
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 /// Undoes percent encoding.
@@ -147,13 +200,29 @@ mod tests {
 
     #[test]
     fn every_kind_of_reply_is_read() {
-        let read = |text: &str| read_reply(&mut text.as_bytes());
+        let read = |text: &str| {
+            let mut items = Vec::new();
+            read_reply(&mut text.as_bytes(), &mut items)?;
+            let text = |item| String::from_utf8(item).unwrap();
+            Ok::<_, String>(items.into_iter().map(text).collect::<Vec<_>>().join(","))
+        };
         assert_eq!(read("+PONG\r\n"), Ok("PONG".into()));
         assert_eq!(read(":42\r\n"), Ok("42".into()));
         assert_eq!(read("$5\r\na\r\nbc\r\n"), Ok("a\r\nbc".into()));
         assert_eq!(read("$-1\r\n"), Ok(String::new()));
+        assert_eq!(read("*3\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n+b\r\n"), Ok("1,a,b".into()));
+        assert_eq!(read("*-1\r\n"), Ok(String::new()));
         assert_eq!(read("-LOADING wait\r\n"), Err("LOADING wait".into()));
-        for broken in ["", "+PONG", "HTTP/1.1 400\r\n", "$9\r\nshort\r\n", "$x\r\n", "$99999999999\r\n"] {
+        for broken in [
+            "*2\r\n:1\r\n",
+            "*99999999999\r\n",
+            "",
+            "+PONG",
+            "HTTP/1.1 400\r\n",
+            "$9\r\nshort\r\n",
+            "$x\r\n",
+            "$99999999999\r\n",
+        ] {
             assert!(read(broken).is_err(), "{broken:?}");
         }
     }

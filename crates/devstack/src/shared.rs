@@ -99,7 +99,7 @@ fn given(
 fn check_redis(url: &str) -> std::result::Result<(), String> {
     let mut connection = Connection::open(url)?;
     // Valkey calls the version of Redis it is compatible with by Redis's name, 7.2 at the least.
-    let version = connection.info("redis_version")?;
+    let version = connection.info("server", "redis_version")?;
     at_least(Service::Redis, version.as_deref().and_then(Version::parse))
 }
 

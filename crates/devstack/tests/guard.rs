@@ -46,8 +46,9 @@ impl Helper {
         }
         let mut child = command.envs(env.iter().copied()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let servers: Vec<Server> = lines.take(services.len()).map(|line| server(&line.unwrap())).collect();
-        assert_eq!(servers.len(), services.len(), "the helper failed: {:?}", child.wait());
+        let count = services.iter().map(|service| server_count(service)).sum();
+        let servers: Vec<Server> = lines.take(count).map(|line| server(&line.unwrap())).collect();
+        assert_eq!(servers.len(), count, "the helper failed: {:?}", child.wait());
         Self { child, servers }
     }
 
@@ -66,6 +67,14 @@ fn wait_until_gone(servers: &[Server]) {
     }
 }
 
+fn server_count(service: &str) -> usize {
+    match service {
+        "cluster" => 6,
+        "sentinel" => 5,
+        _ => 1,
+    }
+}
+
 fn server(line: &str) -> Server {
     let [_, url, folder] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
     let port = Url::parse(url).unwrap().port().unwrap();
@@ -80,6 +89,13 @@ const BOTH: &[&str] = &["redis", "postgres"];
 fn servers_of_a_process_that_is_killed_go() {
     let mut helper = Helper::start(BOTH, &[]);
     assert!(helper.servers.iter().all(|server| server.folder.exists()));
+    helper.child.kill().unwrap();
+    helper.assert_all_gone();
+}
+
+#[test]
+fn all_servers_of_a_cluster_and_of_a_sentinel_group_go_with_a_process_that_is_killed() {
+    let mut helper = Helper::start(&["cluster", "sentinel"], &[]);
     helper.child.kill().unwrap();
     helper.assert_all_gone();
 }

@@ -3,6 +3,7 @@
 mod address;
 mod commit;
 mod connect;
+mod doctor;
 mod error;
 mod identity;
 mod lease;

@@ -4,15 +4,16 @@
 -- KEYS[1]  hash of one partition and minute, and KEYS[2], KEYS[3], as in admit_one.lua
 -- ARGV[1], ARGV[4]  as in admit_one.lua
 -- ARGV[2]  as in admit_one.lua, for each node of any of the paths
--- ARGV[3]  MessagePack array: whether the plan is flat, then for each run of requests with the same path:
---          number of path nodes, the nodes (from 1, leaf to root), number of requests, tokens of each
+-- ARGV[3]  MessagePack array: whether the plan is flat; whether any request asks for more than 2^32 tokens; then for
+--          each run of requests with the same path: number of path nodes, the nodes (from 1, leaf to root), number of
+--          requests, tokens of each
 -- ARGV[5 ..]  field of each node
 --
 -- Returns {codes, value or nil of each node before the first decision, server's second when asked for}; codes is
 -- one character a request. {'R', second} and {'C', second} as in admit_one.lua.
 -- Errors and first write: as in admit_one.lua.
 
-local MAX, TTL = 9007199254740991, 120
+local MAX, HALF, ENDLESS, TTL = 9007199254740991, 4503599627370496, math.huge, 120
 local call, sunpack, spack = redis.call, struct.unpack, struct.pack
 local key, version, plan = KEYS[1], ARGV[1], ARGV[2]
 local n = #plan / 32
@@ -39,61 +40,71 @@ if got[1] ~= version and (not fresh or call('EXISTS', key) == 1) then
   return { 'R', second }
 end
 
--- of each node: what it has used and released; and its limits and promises
-local window, terms = {}, {}
+local runs = cmsgpack.unpack(ARGV[3])
+local flat, careful = runs[1], runs[2]
+
+-- Of each node, for requests and for tokens: the room that its limit leaves beside what is held for others, credit
+-- left out (endless without a limit, none at all with a limit of 0), and what it holds itself (false without a
+-- limit); then its four counters; last, whether the batch has changed them.
+local nodes = {}
 for i = 1, n do
-  local t = { sunpack('>i8i8i8i8', plan, i * 32 - 31) }
-  terms[i] = t
+  local rpm_limit, tpm_limit, rpm_promised, tpm_promised = sunpack('>i8i8i8i8', plan, i * 32 - 31)
+  local rpm, tpm, rpm_released, tpm_released = 0, 0, 0, 0
   local value = got[i + 1]
   if value then
     if #value ~= 32 then
       return redis.error_reply('DAMAGED rate counter of ' .. ARGV[i + 4] .. ' has ' .. #value .. ' bytes, not 32')
     end
-    local w = { sunpack('>I8I8I8I8', value) }
-    if w[1] > MAX or w[2] > MAX or w[3] > t[3] or w[4] > t[4] then
-      return redis.error_reply('DAMAGED rate counter of ' .. ARGV[i + 4] .. ' is out of bounds')
+    rpm, tpm, rpm_released, tpm_released = sunpack('>I8I8I8I8', value)
+    if rpm > HALF or tpm > HALF or rpm_released > rpm_promised or tpm_released > tpm_promised then
+      if rpm > MAX or tpm > MAX or rpm_released > rpm_promised or tpm_released > tpm_promised then
+        return redis.error_reply('DAMAGED rate counter of ' .. ARGV[i + 4] .. ' is out of bounds')
+      end
+      careful = true
     end
-    window[i] = w
-  else
-    window[i] = { 0, 0, 0, 0 }
   end
+  nodes[i] = {
+    rpm_limit < 0 and ENDLESS or rpm_limit == 0 and -ENDLESS or rpm_limit - rpm - rpm_promised + rpm_released,
+    rpm_limit >= 0 and (rpm_limit > rpm and rpm_limit - rpm or 0),
+    tpm_limit < 0 and ENDLESS or tpm_limit == 0 and -ENDLESS or tpm_limit - tpm - tpm_promised + tpm_released,
+    tpm_limit >= 0 and (tpm_limit > tpm and tpm_limit - tpm or 0),
+    rpm, tpm, rpm_released, tpm_released, false,
+  }
 end
 
-local runs = cmsgpack.unpack(ARGV[3])
-local flat, at, last = runs[1], 2, #runs
+local at, last = 3, #runs
 local codes, decided = {}, 0
-local changed, any = {}, false
 while at < last do
-  -- What siblings hold does not change while one path admits, so the path's headrooms decide its whole run:
-  -- requests, tokens, and how far the counters themselves reach.
+  -- What siblings hold does not change while one path admits, so the path's headrooms decide its whole run.
   local leaf, root = at + 1, at + runs[at]
-  local rpm_room, tpm_room, rpm_reach, tpm_reach = math.huge, math.huge, MAX, MAX
-  local rpm_credit, tpm_credit = 0, 0
+  local rpm_room, tpm_room, rpm_credit, tpm_credit = ENDLESS, ENDLESS, 0, 0
   for step = leaf, root do
-    local node = runs[step]
-    local w, t = window[node], terms[node]
-    local limit, used = t[1], w[1]
-    if limit >= 0 then
-      local room = limit == 0 and -1 or limit - used - t[3] + w[3] + rpm_credit
-      if room < rpm_room then
-        rpm_room = room
-      end
-      rpm_credit = limit > used and limit - used or 0
-    elseif MAX - used < rpm_reach then
-      rpm_reach = MAX - used
+    local node = nodes[runs[step]]
+    local room, own = node[1] + rpm_credit, node[2]
+    if room < rpm_room then
+      rpm_room = room
     end
-    limit, used = t[2], w[2]
-    if limit >= 0 then
-      local room = limit == 0 and -1 or limit - used - t[4] + w[4] + tpm_credit
-      if room < tpm_room then
-        tpm_room = room
-      end
-      tpm_credit = limit > used and limit - used or 0
-    elseif MAX - used < tpm_reach then
-      tpm_reach = MAX - used
+    if own then
+      rpm_credit = own
+    end
+    room, own = node[3] + tpm_credit, node[4]
+    if room < tpm_room then
+      tpm_room = room
+    end
+    if own then
+      tpm_credit = own
     end
     if flat then
       rpm_credit, tpm_credit = 0, 0
+    end
+  end
+  -- how far the counters themselves reach, where that can matter
+  local rpm_reach, tpm_reach = ENDLESS, ENDLESS
+  if careful then
+    for step = leaf, root do
+      local node = nodes[runs[step]]
+      rpm_reach = math.min(rpm_reach, MAX - node[5])
+      tpm_reach = math.min(tpm_reach, MAX - node[6])
     end
   end
 
@@ -113,48 +124,41 @@ while at < last do
   end
 
   if rpm > 0 then
-    any = true
     -- a fixed node that admits gives up as much of what it held at its nearest fixed ancestor
     local rpm_released, tpm_released = 0, 0
     for step = leaf, root do
-      local node = runs[step]
-      local w = window[node]
-      w[1], w[2], w[3], w[4] = w[1] + rpm, w[2] + tpm, w[3] + rpm_released, w[4] + tpm_released
-      changed[node] = true
-      if not flat then
-        local t = terms[node]
-        if t[1] >= 0 then
-          rpm_released = rpm
-        end
-        if t[2] >= 0 then
-          tpm_released = tpm
-        end
+      local node = nodes[runs[step]]
+      node[5], node[6], node[9] = node[5] + rpm, node[6] + tpm, true
+      node[7], node[8] = node[7] + rpm_released, node[8] + tpm_released
+      local own = node[2]
+      if own then
+        node[1], node[2] = node[1] - rpm + rpm_released, own - rpm
+        rpm_released = flat and 0 or rpm
+      end
+      own = node[4]
+      if own then
+        node[3], node[4] = node[3] - tpm + tpm_released, own - tpm
+        tpm_released = flat and 0 or tpm
       end
     end
   end
   at = root + 2 + requests
 end
 
-if any then
-  if fresh then
-    call('HSET', key, 'v', version)
-    call('EXPIRE', key, TTL)
+local set, k = {}, 0
+for i = 1, n do
+  local node = nodes[i]
+  if node[9] then
+    set[k + 1], set[k + 2] = ARGV[i + 4], spack('>I8I8I8I8', node[5], node[6], node[7], node[8])
+    k = k + 2
   end
-  local set, k = {}, 0
-  for i = 1, n do
-    if changed[i] then
-      local w = window[i]
-      set[k + 1], set[k + 2] = ARGV[i + 4], spack('>I8I8I8I8', w[1], w[2], w[3], w[4])
-      k = k + 2
-      if k == 1000 then
-        call('HSET', key, unpack(set, 1, k))
-        k = 0
-      end
-    end
-  end
-  if k > 0 then
-    call('HSET', key, unpack(set, 1, k))
-  end
+end
+if k > 0 and fresh then
+  call('HSET', key, 'v', version)
+  call('EXPIRE', key, TTL)
+end
+for from = 1, k, 1000 do
+  call('HSET', key, unpack(set, from, math.min(from + 999, k)))
 end
 if second then
   got[n + 2] = second

@@ -2,10 +2,10 @@
 -- Decides one request and counts it on every level of its path, or on none. O(path), whatever the tree. The path
 -- is a chain of parents, or one node of a flat plan.
 --
--- KEYS[1]  hash of one partition and minute: `v` = fingerprint of the tree, field = scope ref, value = four
+-- KEYS[1]  hash of one partition and minute: `v` = version of the tree, field = scope ref, value = four
 --          big-endian 64-bit integers (rpm used, tpm used, rpm released, tpm released), each 0 to 2^53-1
 -- KEYS[2], KEYS[3]  only with the server's clock: KEYS[1..3] are the minute before, of and after ARGV[4]
--- ARGV[1]  fingerprint of the caller's tree, 16 bytes
+-- ARGV[1]  version of the caller's tree: its fingerprint, padded to 65 bytes
 -- ARGV[2]  for each path node, leaf to root: four big-endian 64-bit integers (RPM limit or -1, TPM limit or -1,
 --          RPM promised, TPM promised); promised = what the children hold while nothing is used
 -- ARGV[3]  demand in tokens, 0 to 2^53-1

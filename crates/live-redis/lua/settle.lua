@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  hash of the admission's partition and minute, as in admit_one.lua
 -- KEYS[2]  set of the tickets of this partition and minute that are settled
--- ARGV[1]  fingerprint of the tree that the admission was decided under
+-- ARGV[1]  version of the tree that the admission was decided under, as in admit_one.lua
 -- ARGV[2]  as in admit_one.lua
 -- ARGV[3]  the ticket, 16 bytes
 -- ARGV[4]  tokens that the admission counted

@@ -62,6 +62,16 @@ impl LiveRedis {
         estimate: i64,
         now: DateTime<Utc>,
     ) -> Result<Admission, LiveRedisError> {
+        self.strictly("admit", self.admit_one(partition, plan, estimate, now)).await
+    }
+
+    async fn admit_one(
+        &self,
+        partition: &str,
+        plan: &RatePlan,
+        estimate: i64,
+        now: DateTime<Utc>,
+    ) -> Result<Admission, LiveRedisError> {
         require_estimate(estimate)?;
         let ask = Ask { plan: plan.clone(), estimate };
         if plan.path().is_empty() {

@@ -4,16 +4,20 @@ use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use deadpool_redis::{Manager, Pool, PoolError, Runtime};
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, ScriptInvocation};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind};
 use spend_queue::{ScopeRef, ShardCount, Usd};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::admission::{Lanes, ServerClock};
+use crate::connect::{HotConnection, Links, Wide};
+use crate::contract::Contract;
 use crate::error::{CallError, LiveRedisError, OpenError, Step, one_line};
 use crate::options::{Options, RedisUrl};
+
+/// The wait before a script is sent again; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Hot state in Redis, shared by all replicas of a gateway.
 ///
@@ -27,11 +31,51 @@ pub struct LiveRedis {
 
 pub(crate) struct Shared {
     pub(crate) options: Options,
-    hot: RwLock<Option<ConnectionManager>>,
-    wide: Pool,
-    degradations: AtomicU64,
+    connections: Configured,
+    pub(crate) degradations: AtomicU64,
     pub(crate) clock: ServerClock,
     pub(crate) lanes: Lanes,
+}
+
+/// Whether there is a Redis to call.
+enum Configured {
+    /// The host runs without one.
+    No,
+    /// Open, or closed for good.
+    Yes(RwLock<Option<Connections>>),
+}
+
+/// The hot path is multiplexed and mends itself; the wide one is apart.
+#[derive(Clone)]
+struct Connections {
+    hot: Links,
+    wide: Wide,
+}
+
+impl Shared {
+    fn new(options: Options, connections: Option<Connections>) -> Self {
+        let connections = match connections {
+            Some(open) => Configured::Yes(RwLock::new(Some(open))),
+            None => Configured::No,
+        };
+        Self {
+            options,
+            connections,
+            degradations: AtomicU64::new(0),
+            clock: ServerClock::default(),
+            lanes: Lanes::default(),
+        }
+    }
+
+    fn connections(&self) -> Result<Connections, LiveRedisError> {
+        match &self.connections {
+            Configured::No => Err(LiveRedisError::NotConfigured),
+            Configured::Yes(open) => {
+                let open = open.read().unwrap_or_else(PoisonError::into_inner);
+                Ok(open.clone().ok_or(CallError::Closed)?)
+            }
+        }
+    }
 }
 
 impl LiveRedis {
@@ -50,44 +94,29 @@ impl LiveRedis {
     ///
     /// As [`LiveRedis::open`].
     pub async fn open_with(url: impl Into<RedisUrl>, options: Options) -> Result<Self, OpenError> {
-        let client = url.into().client()?;
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(0)
-            .set_connection_timeout(Some(options.deadline))
-            .set_response_timeout(Some(options.deadline));
-        let connect = ConnectionManager::new_with_config(client.clone(), config);
-        let mut hot = step(Step::Connect, &options, connect).await?;
+        let dialer = Arc::new(url.into().target()?.dialer(options.tls.as_ref(), options.deadline)?);
+        let hot = step(Step::Connect, &options, Links::dial(&dialer, options.hot_connections)).await?;
         let ping = redis::cmd("PING");
-        step::<String>(Step::Ping, &options, ping.query_async(&mut hot)).await?;
-
-        let wide_config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(options.deadline))
-            .set_response_timeout(Some(options.deadline));
-        let failed = |reason: String| OpenError::new(Step::Connect, reason);
-        let info = client.get_connection_info().clone();
-        let manager =
-            Manager::new_with_config(info, wide_config).map_err(|error| failed(one_line(&error)))?;
-        let wide = Pool::builder(manager)
-            .max_size(options.wide_connections.max(1))
-            .runtime(Runtime::Tokio1)
-            .build()
-            .map_err(|error| failed(error.to_string()))?;
-        let shared = Shared {
-            options,
-            hot: RwLock::new(Some(hot)),
-            wide,
-            degradations: AtomicU64::new(0),
-            clock: ServerClock::default(),
-            lanes: Lanes::default(),
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        step::<String>(Step::Ping, &options, ping.query_async(&mut hot.pick().current().1)).await?;
+        let wide = Wide::open(&dialer, &options).await?;
+        Ok(Self { shared: Arc::new(Shared::new(options, Some(Connections { hot, wide }))) })
     }
 
     /// Closes all connections of this handle and of its clones. Later calls fail with [`CallError::Closed`];
     /// closing again is harmless.
     pub fn close(&self) {
-        self.shared.wide.close();
-        *self.shared.hot.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Configured::Yes(open) = &self.shared.connections
+            && let Some(open) = open.write().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            open.wide.close();
+        }
+    }
+
+    /// A handle for a host that runs without Redis: telemetry answers its fallbacks, whatever limits, money or
+    /// affinity depend on is [`LiveRedisError::NotConfigured`] (design section 7).
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self { shared: Arc::new(Shared::new(Options::default(), None)) }
     }
 
     /// The options that it was opened with.
@@ -101,14 +130,7 @@ impl LiveRedis {
     /// Permissive: when Redis cannot be read, or holds nonsense, the answer is zero and counted in
     /// [`LiveRedis::degradations`]. Never refuse or allow spending by it.
     pub async fn hot_spend(&self, scope: &ScopeRef) -> Usd {
-        match self.read_hot_spend(scope).await {
-            Ok(amount) => amount,
-            Err(error) => {
-                self.shared.degradations.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, "hot spend cannot be read; answered zero");
-                Usd::ZERO
-            }
-        }
+        self.under(Contract::Permissive, "hot_spend", self.read_hot_spend(scope)).await.unwrap_or_default()
     }
 
     /// How often a permissive read has answered its fallback.
@@ -138,44 +160,65 @@ impl LiveRedis {
         self.shared.options.shards
     }
 
-    /// Runs a script on the hot path.
+    /// Runs a script on the hot path. While the server says that it did not run it and that this passes (it is being
+    /// loaded, demoted, or its slots move), the script is sent again, until the deadline.
     pub(crate) async fn hot_script<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
-        self.hot(async |mut conn| script.invoke_async(&mut conn).await).await
+        let give_up = Instant::now() + self.shared.options.deadline;
+        let mut pause = FIRST_PAUSE;
+        self.within_deadline(async {
+            loop {
+                let links = self.shared.connections()?.hot;
+                let link = links.pick();
+                let (number, mut connection) = link.current();
+                let error = match script.invoke_async(&mut connection).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => error,
+                };
+                link.doubt(number, &error);
+                if !did_not_run(&error) || Instant::now() + pause >= give_up {
+                    return Err(error.into());
+                }
+                sleep(pause).await;
+                pause *= 2;
+            }
+        })
+        .await
     }
 
     /// One call on the multiplexed connection.
     pub(crate) async fn hot<T>(
         &self,
-        call: impl AsyncFnOnce(ConnectionManager) -> Result<T, RedisError>,
+        call: impl AsyncFnOnce(HotConnection) -> Result<T, RedisError>,
     ) -> Result<T, LiveRedisError> {
-        let conn = self.shared.hot.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let conn = conn.ok_or(CallError::Closed)?;
-        self.within_deadline(async { Ok(call(conn).await?) }).await
+        let links = self.shared.connections()?.hot;
+        let link = links.pick();
+        let (number, connection) = link.current();
+        self.within_deadline(async {
+            call(connection).await.map_err(|error| {
+                link.doubt(number, &error);
+                error.into()
+            })
+        })
+        .await
     }
 
-    /// Runs a script on a connection that nobody else uses meanwhile.
+    /// Runs a script whose answer may be large where no admission waits behind it.
     pub(crate) async fn wide_script<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
+        let wide = self.shared.connections()?.wide;
         // Boxed: the pool's future is large, and this path is not the hot one.
-        self.within_deadline(Box::pin(async {
-            let mut conn = self.shared.wide.get().await.map_err(pool_error)?;
-            Ok(script.invoke_async(&mut conn).await?)
-        }))
-        .await
+        self.within_deadline(Box::pin(wide.script(script))).await
     }
 
-    /// Runs a command whose answer may be large on a connection that nobody else uses meanwhile.
+    /// Runs a command whose answer may be large where no admission waits behind it.
     pub(crate) async fn wide<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
-        self.within_deadline(Box::pin(async {
-            let mut conn = self.shared.wide.get().await.map_err(pool_error)?;
-            Ok(command.query_async(&mut conn).await?)
-        }))
-        .await
+        let wide = self.shared.connections()?.wide;
+        self.within_deadline(Box::pin(wide.command(command))).await
     }
 
     pub(crate) async fn within_deadline<T>(
@@ -193,12 +236,18 @@ impl fmt::Debug for LiveRedis {
     }
 }
 
-fn pool_error(error: PoolError) -> LiveRedisError {
-    match error {
-        PoolError::Backend(error) => error.into(),
-        PoolError::Closed => CallError::Closed.into(),
-        other => CallError::Connection(other.to_string()).into(),
-    }
+/// Whether the server itself says that it has run nothing, for a reason that passes by itself.
+fn did_not_run(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Server(
+            ServerErrorKind::BusyLoading
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::TryAgain
+        )
+    )
 }
 
 async fn step<T>(

@@ -9,6 +9,7 @@ use spend_queue::{EventError, QueueError};
 use thiserror::Error;
 
 use crate::admission::SettleRefusal;
+use crate::input::InputError;
 
 /// The step at which opening failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,9 @@ pub enum CallError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LiveRedisError {
+    /// The host runs without Redis ([`crate::LiveRedis::disabled`]), and the call needs one.
+    #[error("Redis is not configured, and this call needs it")]
+    NotConfigured,
     /// The call did not get through, or got no usable answer.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -88,6 +92,9 @@ pub enum LiveRedisError {
     /// The queue was set up with another shard count.
     #[error("shard count differs: {0}")]
     ShardCount(String),
+    /// An argument is out of bounds. Nothing was sent.
+    #[error("input refused: {0}")]
+    Input(#[from] InputError),
     /// The event was refused.
     #[error("event refused: {0}")]
     Event(#[from] EventError),
@@ -102,14 +109,36 @@ pub enum LiveRedisError {
     Settle(#[from] SettleRefusal),
 }
 
+impl LiveRedisError {
+    /// A short name of the kind of error, for metrics.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::NotConfigured => "not_configured",
+            Self::Call(CallError::Closed) => "closed",
+            Self::Call(CallError::Timeout(_)) => "timeout",
+            Self::Call(CallError::Connection(_)) => "connection",
+            Self::Call(CallError::Unavailable(_)) => "unavailable",
+            Self::Call(CallError::Refused(_)) => "refused",
+            Self::Call(CallError::Answer(_)) => "answer",
+            Self::Damaged(_) => "damaged",
+            Self::CounterFull(_) => "counter_full",
+            Self::ShardCount(_) => "shard_count",
+            Self::Input(_) | Self::Event(_) | Self::Plan(_) | Self::Usage(_) => "input",
+            Self::Settle(_) => "ticket",
+        }
+    }
+}
+
 impl QueueError for LiveRedisError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Call(CallError::Timeout(_) | CallError::Connection(_) | CallError::Unavailable(_)) => true,
             Self::CounterFull(_) | Self::Usage(UsageError::CounterFull { .. }) => true,
-            Self::Call(_)
+            Self::NotConfigured
+            | Self::Call(_)
             | Self::Damaged(_)
             | Self::ShardCount(_)
+            | Self::Input(_)
             | Self::Event(_)
             | Self::Plan(_)
             | Self::Usage(_)

@@ -1,8 +1,12 @@
 //! Every key that this crate uses, in one place.
 //!
 //! A key is `<prefix>:{<shard>}:<what>`: the braces are a Redis Cluster hash tag, so all keys of a shard live
-//! in one slot and one script can change them together. What a caller names (a partition) comes last and raw,
-//! behind a fixed number of separators and after the tag, so no name can forge another key.
+//! in one slot and one script can change them together. What a caller names (a partition, an id, a key) comes last
+//! and raw, behind a fixed number of separators and after the tag, so no name can forge another key.
+//!
+//! Telemetry, counters and strings have the tag too: an id lives in the shard that its own hash names, as a partition
+//! does. So a deployment's two failure keys share a slot, and many ids are read by one pipeline a shard. These tagged
+//! keys, with the minute before the id, are in place of untagged ones such as `<prefix>:fails:<id>`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,6 +82,46 @@ impl ShardKeys<'_> {
         self.key(format_args!("settled:{minute}:{partition}"))
     }
 
+    /// String: failures of a deployment in the counting window.
+    pub(crate) fn fails(&self, id: &str) -> String {
+        self.key(format_args!("fails:{id}"))
+    }
+
+    /// String: there while a deployment is cooled.
+    pub(crate) fn cooldown(&self, id: &str) -> String {
+        self.key(format_args!("cooldown:{id}"))
+    }
+
+    /// List of a deployment's latencies in seconds, newest first.
+    pub(crate) fn latency(&self, id: &str) -> String {
+        self.key(format_args!("latency:{id}"))
+    }
+
+    /// String: tokens of a deployment in one UTC minute.
+    pub(crate) fn usage(&self, minute: i64, id: &str) -> String {
+        self.key(format_args!("usage:{minute}:{id}"))
+    }
+
+    /// String: requests of a subject in one UTC minute.
+    pub(crate) fn rpm(&self, minute: i64, id: &str) -> String {
+        self.key(format_args!("rpm:{minute}:{id}"))
+    }
+
+    /// String: tokens of a subject in one UTC minute.
+    pub(crate) fn tpm(&self, minute: i64, id: &str) -> String {
+        self.key(format_args!("tpm:{minute}:{id}"))
+    }
+
+    /// String: an affinity.
+    pub(crate) fn affinity(&self, key: &str) -> String {
+        self.key(format_args!("affinity:{key}"))
+    }
+
+    /// String: a short-lived string.
+    pub(crate) fn string(&self, key: &str) -> String {
+        self.key(format_args!("str:{key}"))
+    }
+
     /// List of entries, oldest first.
     pub(crate) fn queue(&self) -> String {
         self.key(format_args!("queue"))
@@ -121,6 +165,23 @@ mod tests {
             let key = prefix.shard(shard).rate(29_000_000, partition);
             assert!(key.starts_with("tollgate:{4}:rate:29000000:"), "{key}");
             assert!(key.ends_with(partition));
+        }
+    }
+
+    #[test]
+    fn no_id_names_another_ids_key() {
+        let prefix = KeyPrefix::default();
+        let keys = prefix.shard(ShardCount::ONE.shard_of("any"));
+        let ids = ["a", "1:a", "a:1", "{7}", ":", "*", "cooldown:a", "str:a", " a", "A"];
+        let mut seen = std::collections::HashSet::new();
+        for id in ids {
+            let of_id =
+                [keys.fails(id), keys.cooldown(id), keys.latency(id), keys.affinity(id), keys.string(id)];
+            let of_minutes = [1, 11].map(|at| [keys.usage(at, id), keys.rpm(at, id), keys.tpm(at, id)]);
+            for key in of_id.into_iter().chain(of_minutes.into_iter().flatten()) {
+                assert!(key.starts_with("tollgate:{0}:"), "{key}");
+                assert!(seen.insert(key.clone()), "{key} twice");
+            }
         }
     }
 

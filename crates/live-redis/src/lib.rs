@@ -1,15 +1,27 @@
 #![doc = include_str!("../README.md")]
 
 mod admission;
+mod affinity;
 mod client;
+mod connect;
+mod contract;
+mod counters;
+mod doctor;
 mod error;
+mod input;
 mod keys;
 mod options;
 mod queue;
 mod script;
+mod spread;
+mod strings;
+mod telemetry;
 
 pub use admission::{Admission, SettleRefusal, Ticket};
 pub use client::LiveRedis;
+pub use doctor::{Role, StrictOpenError};
 pub use error::{CallError, LiveRedisError, OpenError, Step};
+pub use input::{InputError, MAX_KEY_BYTES, MAX_TTL, MAX_VALUE_BYTES};
 pub use keys::{FLAT_PARTITION, KeyPrefix, KeyPrefixError};
-pub use options::{Options, RedisUrl, WindowClock};
+pub use options::{ClientKey, Options, RedisUrl, Tls, WindowClock};
+pub use telemetry::{FAILURE_WINDOW, LATENCY_SAMPLES};

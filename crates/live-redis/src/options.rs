@@ -3,16 +3,21 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, IntoConnectionInfo};
 use secrecy::{ExposeSecret, SecretString};
 use spend_queue::ShardCount;
 
 use crate::KeyPrefix;
-use crate::error::{OpenError, Step};
+use crate::connect::Target;
+use crate::error::OpenError;
 
 /// A Redis URL, kept so that its password reaches no log, error or `Debug`.
 ///
-/// `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path`.
+/// - `redis://[user:password@]host[:port][/db]`, or `redis+unix:///path`: one server
+/// - `redis+sentinel://[user:password@]host:port,host:port/primary[/db]`: the Sentinels that watch `primary`; user and
+///   password are the servers'
+/// - `redis+cluster://[user:password@]host:port,host:port`: some nodes of a Redis Cluster
+///
+/// `rediss` in place of `redis` is the same over TLS; the server's certificate is always checked.
 #[derive(Clone)]
 pub struct RedisUrl(SecretString);
 
@@ -22,17 +27,51 @@ impl RedisUrl {
         Self(SecretString::from(url.into()))
     }
 
-    pub(crate) fn client(&self) -> Result<Client, OpenError> {
-        let failed = |error: redis::RedisError| OpenError::new(Step::Parse, parse_reason(&error));
-        // Two steps, so that a malformed URL is told from one that the client cannot serve.
-        let info = self.0.expose_secret().into_connection_info().map_err(failed)?;
-        Client::open(info).map_err(failed)
+    pub(crate) fn target(&self) -> Result<Target, OpenError> {
+        Target::parse(self.0.expose_secret())
     }
 }
 
-/// The client's words for a malformed URL never repeat the URL; its category is all that is shown, to be sure.
-fn parse_reason(error: &redis::RedisError) -> String {
-    format!("{}; expected redis://[user:password@]host[:port][/db]", error.category())
+/// Certificates for `rediss` URLs, PEM texts. Without any, the server is checked against the system's authorities.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// The authority that signed the servers' certificates, in place of the system's.
+    pub authority: Option<Vec<u8>>,
+    /// The client's certificate, for servers that ask for one; together with its key.
+    pub client_certificate: Option<Vec<u8>>,
+    /// The key of the client's certificate.
+    pub client_key: Option<ClientKey>,
+}
+
+/// A private key that is not shown.
+#[derive(Clone)]
+pub struct ClientKey(SecretString);
+
+impl ClientKey {
+    /// Wraps a PEM text.
+    pub fn new(pem: impl Into<String>) -> Self {
+        Self(SecretString::from(pem.into()))
+    }
+
+    pub(crate) fn expose(&self) -> Vec<u8> {
+        self.0.expose_secret().as_bytes().to_vec()
+    }
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientKey(secret)")
+    }
+}
+
+impl Tls {
+    pub(crate) const fn check(&self) -> Result<(), &'static str> {
+        match (&self.client_certificate, &self.client_key) {
+            (Some(_), Some(_)) | (None, None) => Ok(()),
+            (Some(_), None) => Err("a client certificate needs its key"),
+            (None, Some(_)) => Err("a client key needs its certificate"),
+        }
+    }
 }
 
 impl fmt::Debug for RedisUrl {
@@ -65,6 +104,9 @@ pub struct Options {
     /// The longest that one call may take, connecting included. Default 2 s. A call that ran out of time may
     /// have run: every script here is safe to repeat, or admits less.
     pub deadline: Duration,
+    /// Multiplexed connections for admissions, enqueues and small reads, taken in turn. Default 2: calls pipeline on
+    /// each, so more only helps where one connection's bandwidth does not suffice.
+    pub hot_connections: usize,
     /// Connections for wide reads (peeks), apart from the multiplexed one that admissions and enqueues share,
     /// so that a large reply never stands before an admission. Default 4.
     pub wide_connections: usize,
@@ -73,6 +115,8 @@ pub struct Options {
     /// The most admissions of one partition that go together in one call while others wait (design D12). Default 64;
     /// 1 sends each by itself. Nobody ever waits for a batch to fill.
     pub micro_batch: usize,
+    /// Certificates for a `rediss` URL. Default none: the system's authorities, no client certificate.
+    pub tls: Option<Tls>,
 }
 
 /// Whose clock says which minute a request is counted in.
@@ -93,9 +137,11 @@ impl Default for Options {
             prefix: KeyPrefix::default(),
             shards: ShardCount::ONE,
             deadline: Duration::from_secs(2),
+            hot_connections: 2,
             wide_connections: 4,
             window_clock: WindowClock::Local,
             micro_batch: 64,
+            tls: None,
         }
     }
 }
@@ -123,6 +169,12 @@ impl Options {
     #[must_use]
     pub fn with_micro_batch(self, micro_batch: usize) -> Self {
         Self { micro_batch, ..self }
+    }
+
+    /// The same with these certificates.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// The same with another deadline for each call.

@@ -33,6 +33,10 @@ impl LiveRedis {
     ///
     /// When the shard cannot be read.
     pub async fn peek_logs(&self, shard: Shard, limit: BatchLimit) -> Result<Peeked, LiveRedisError> {
+        self.strictly("peek", self.read_head(shard, limit)).await
+    }
+
+    async fn read_head(&self, shard: Shard, limit: BatchLimit) -> Result<Peeked, LiveRedisError> {
         let keys = self.shared.options.prefix.shard(shard);
         let mut call = script::PEEK.key(keys.queue());
         call.arg(limit.get()).arg(MAX_PEEK_BYTES);
@@ -51,6 +55,10 @@ impl LiveRedis {
     ///
     /// When the batch may not have been taken; repeating the call is safe.
     pub async fn ack_flushed(&self, receipt: &Receipt) -> Result<Acked, LiveRedisError> {
+        self.strictly("ack", self.take_prefix(receipt)).await
+    }
+
+    async fn take_prefix(&self, receipt: &Receipt) -> Result<Acked, LiveRedisError> {
         let keys = self.shared.options.prefix.shard(receipt.shard);
         let mut call = script::ACK.key(keys.queue());
         call.key(keys.state()).key(keys.hot()).key(keys.count());
@@ -101,7 +109,7 @@ impl SpendQueue for LiveRedis {
     }
 
     fn enqueue(&self, event: &EncodedEvent) -> impl Future<Output = Result<Enqueued, Self::Error>> + Send {
-        self.enqueue_encoded(event)
+        self.strictly("enqueue", self.enqueue_encoded(event))
     }
 
     fn peek(
@@ -117,7 +125,7 @@ impl SpendQueue for LiveRedis {
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {
-        self.queue_depth(shard)
+        self.strictly("depth", self.queue_depth(shard))
     }
 }
 

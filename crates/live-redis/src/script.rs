@@ -25,6 +25,18 @@ script! {
     PEEK = "peek.lua";
     /// Takes a committed prefix off the queue.
     ACK = "ack.lua";
+    /// Counts a deployment's failure and cools it at the threshold.
+    RECORD_FAILURE = "record_failure.lua";
+    /// Keeps the latest samples.
+    ADD_LATENCY = "add_latency.lua";
+    /// Adds to a minute's counter.
+    HIT = "hit.lua";
+    /// Stores a string.
+    WRITE_STRING = "write_string.lua";
+    /// Renews a string that is the expected one.
+    RENEW_STRING = "renew_string.lua";
+    /// Stores a string in place of the expected one.
+    SWAP_STRING = "swap_string.lua";
 }
 
 /// Moves a minute's counters to another version of the tree and goes on as [`ADMIT_BATCH`].

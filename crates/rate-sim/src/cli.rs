@@ -43,7 +43,7 @@ pub(crate) struct RedisOptions {
     #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
     pub(crate) prefix: KeyPrefix,
     /// Over how many shards the queue is spread (1 to 16384); all hosts of a deployment use the same
-    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1", value_parser = shards)]
+    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
     pub(crate) shards: ShardCount,
 }
 
@@ -132,13 +132,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
         Ok(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds)),
         _ => Err("a whole number of seconds from 1 to 86400 is accepted".into()),
     }
-}
-
-fn shards(text: &str) -> Result<ShardCount, String> {
-    text.parse()
-        .ok()
-        .and_then(|count| ShardCount::new(count).ok())
-        .ok_or_else(|| "a whole number of shards from 1 to 16384 is accepted".into())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod encode;
 mod entry;
 mod error;
 mod event;
+mod finding;
 mod memory;
 mod queue;
 mod receipt;
@@ -20,10 +21,13 @@ pub use error::{EntryError, EventError, FieldProblem};
 pub use event::{
     CLOCK_TOLERANCE, ENTRY_FORMAT, MAX_EVENT_BYTES, MAX_SCOPES, MAX_TEXT_BYTES, MAX_TOKENS, SpendEvent,
 };
+pub use finding::{Finding, Severity};
 pub use memory::{MemoryQueue, MemoryQueueError};
 pub use queue::{Acked, Enqueued, QueueError, SpendQueue};
-pub use receipt::{BatchLimit, BatchLimitError, MAX_BATCH, MAX_PEEK_BYTES, Peeked, Receipt, Stop};
+pub use receipt::{
+    BatchLimit, BatchLimitError, MAX_BATCH, MAX_PEEK_BYTES, ParseBatchLimitError, Peeked, Receipt, Stop,
+};
 pub use scope::{ScopeRef, ScopeRefError};
-pub use shard::{MAX_SHARDS, Shard, ShardCount, ShardCountError};
+pub use shard::{MAX_SHARDS, ParseShardCountError, Shard, ShardCount, ShardCountError};
 pub use text::{MAX_ID_BYTES, TextProblem};
 pub use usd::{Usd, UsdError};

@@ -1,5 +1,7 @@
 //! What a look at the head of a queue gives, and what its acknowledgement must prove.
 
+use core::fmt;
+use core::str::FromStr;
 use std::collections::BTreeMap;
 
 use thiserror::Error;
@@ -34,6 +36,25 @@ impl BatchLimit {
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
+    }
+}
+
+/// A text that is no batch limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a whole number of entries from 1 to {MAX_BATCH} is accepted")]
+pub struct ParseBatchLimitError;
+
+impl FromStr for BatchLimit {
+    type Err = ParseBatchLimitError;
+
+    fn from_str(text: &str) -> Result<Self, ParseBatchLimitError> {
+        text.parse().ok().and_then(|entries| Self::new(entries).ok()).ok_or(ParseBatchLimitError)
+    }
+}
+
+impl fmt::Display for BatchLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

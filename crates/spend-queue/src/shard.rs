@@ -1,6 +1,7 @@
 //! Where a partition of the queue lives.
 
 use core::fmt;
+use core::str::FromStr;
 
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,6 +23,11 @@ pub struct ShardCount(u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0} shards asked for, 1 to {MAX_SHARDS} are possible")]
 pub struct ShardCountError(pub u16);
+
+/// A text that is no shard count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a whole number of shards from 1 to {MAX_SHARDS} is accepted")]
+pub struct ParseShardCountError;
 
 impl Shard {
     /// The shard's number, from 0.
@@ -66,6 +72,20 @@ impl ShardCount {
     /// All shards, in order.
     pub fn iter(self) -> impl Iterator<Item = Shard> {
         (0..self.0).map(Shard)
+    }
+}
+
+impl FromStr for ShardCount {
+    type Err = ParseShardCountError;
+
+    fn from_str(text: &str) -> Result<Self, ParseShardCountError> {
+        text.parse().ok().and_then(|count| Self::new(count).ok()).ok_or(ParseShardCountError)
+    }
+}
+
+impl fmt::Display for ShardCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

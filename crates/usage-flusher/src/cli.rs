@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use live_redis::KeyPrefix;
+use live_redis::{KeyPrefix, Role};
 use secrecy::SecretString;
+use serde::Serialize;
 use spend_queue::{BatchLimit, ShardCount};
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
@@ -33,6 +34,52 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Bring the database's tables up to this release
     Migrate(DatabaseOptions),
+    /// Look at both servers and say what is wrong, why it matters and how to mend it; exit code 1 if it is fatal
+    Doctor(DoctorOptions),
+}
+
+/// For whom the doctor asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AskedRole {
+    Flusher,
+    Gateway,
+    Operator,
+}
+
+impl From<AskedRole> for Role {
+    fn from(asked: AskedRole) -> Self {
+        match asked {
+            AskedRole::Flusher => Self::Flusher,
+            AskedRole::Gateway => Self::Gateway,
+            AskedRole::Operator => Self::Operator,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorOptions {
+    /// PostgreSQL URL: postgres://user:password@host:port/database
+    #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_url: Option<SecretString>,
+    /// Redis URL: redis://[user:password@]host[:port][/db]
+    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) redis_url: Option<SecretString>,
+    /// What every key in Redis starts with
+    #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
+    pub(crate) prefix: KeyPrefix,
+    /// Over how many shards the queue is spread
+    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
+    pub(crate) shards: ShardCount,
+    /// Longest wait for one answer of Redis, in milliseconds
+    #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
+    pub(crate) redis_deadline_ms: Duration,
+    /// Whose rights in Redis are asked about
+    #[arg(long, default_value = "flusher")]
+    pub(crate) role: AskedRole,
+    /// Print one JSON object: role, healthy, findings (check, severity, what, why, mend)
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -53,13 +100,13 @@ pub(crate) struct RunOptions {
     #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
     pub(crate) prefix: KeyPrefix,
     /// Over how many shards the queue is spread; the gateways must use the same
-    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1", value_parser = shards)]
+    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
     pub(crate) shards: ShardCount,
     /// Smallest batch, in entries (1 to 10000)
-    #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100", value_parser = batch)]
+    #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,
     /// Largest batch, in entries (1 to 10000): larger drains faster, in longer transactions
-    #[arg(long, env = "TOLLGATE_BATCH_MAX", default_value = "2000", value_parser = batch)]
+    #[arg(long, env = "TOLLGATE_BATCH_MAX", default_value = "2000")]
     pub(crate) batch_max: BatchLimit,
     /// Wait after a batch that emptied the queue, in milliseconds, so that the next one gathers
     #[arg(long, env = "TOLLGATE_LINGER_MS", default_value = "100", value_parser = millis)]
@@ -80,20 +127,6 @@ fn millis(text: &str) -> Result<Duration, String> {
         Ok(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
         _ => Err("a whole number of milliseconds from 1 to 3600000 is accepted".into()),
     }
-}
-
-fn batch(text: &str) -> Result<BatchLimit, String> {
-    text.parse()
-        .ok()
-        .and_then(|entries| BatchLimit::new(entries).ok())
-        .ok_or_else(|| "a whole number of entries from 1 to 10000 is accepted".into())
-}
-
-fn shards(text: &str) -> Result<ShardCount, String> {
-    text.parse()
-        .ok()
-        .and_then(|count| ShardCount::new(count).ok())
-        .ok_or_else(|| "a whole number of shards from 1 to 16384 is accepted".into())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The flusher's command line.
 
 mod cli;
+mod doctor;
 mod logging;
 mod run;
 
@@ -15,11 +16,14 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(cli.log_format);
     let done = match cli.command {
-        Command::Run(options) => run::run(options).await,
-        Command::Migrate(options) => run::migrate(options).await,
+        Command::Run(options) => run::run(options).await.map(|()| true),
+        Command::Migrate(options) => run::migrate(options).await.map(|()| true),
+        Command::Doctor(options) => doctor::run(options).await,
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        // The report has said why.
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

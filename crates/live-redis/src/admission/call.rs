@@ -11,6 +11,15 @@ use crate::error::{CallError, LiveRedisError};
 /// The longest path that the script for one request takes: its nodes become arguments of one Redis call.
 const ONE_PATH: usize = 64;
 
+/// Redis keeps a hash of up to 128 (512 before 7.2) short values as a list and searches it from the start for each
+/// field. A value above `hash-max-listpack-value` (64 bytes) makes it a table, in which a field costs the same
+/// whatever the number of nodes.
+const VERSION_BYTES: usize = 65;
+
+/// More tokens than this in one request make the script watch how far counters reach. Below, and with counters below
+/// 2^52, a million requests of one call cannot pass 2^53-1.
+const LARGE: u64 = 1 << 32;
+
 /// One request to be decided.
 #[derive(Debug, Clone)]
 pub(super) struct Ask {
@@ -113,7 +122,7 @@ impl<'a> Call<'a> {
         requests: i64,
         tokens: i64,
     ) {
-        invocation.arg(&self.tree().fingerprint().as_bytes()[..]).arg(&self.terms[..]);
+        invocation.arg(&self.version()[..]).arg(&self.terms[..]);
         invocation.arg(&ticket[..]).arg(self.asks[0].tokens()).arg(requests).arg(tokens);
         invocation.arg(u8::from(self.tree().is_flat()));
         for field in &self.fields {
@@ -127,7 +136,7 @@ impl<'a> Call<'a> {
         demand: impl redis::ToRedisArgs,
         minute: Option<i64>,
     ) {
-        invocation.arg(&self.tree().fingerprint().as_bytes()[..]).arg(&self.terms[..]).arg(demand);
+        invocation.arg(&self.version()[..]).arg(&self.terms[..]).arg(demand);
         match minute {
             Some(minute) => invocation.arg(minute),
             None => invocation.arg(""),
@@ -135,6 +144,13 @@ impl<'a> Call<'a> {
         for field in &self.fields {
             invocation.arg(field);
         }
+    }
+
+    /// What `v` holds: the tree's fingerprint, made long enough that Redis keeps the hash as a table.
+    fn version(&self) -> [u8; VERSION_BYTES] {
+        let mut version = [0; VERSION_BYTES];
+        version[..16].copy_from_slice(self.tree().fingerprint().as_bytes());
+        version
     }
 
     /// The MessagePack array that `admit_batch` describes: consecutive asks of one path make one run.
@@ -152,7 +168,8 @@ impl<'a> Call<'a> {
             at += same * path.len();
             asks = &asks[same..];
         }
-        pack(self.tree().is_flat(), &numbers)
+        let large = self.asks.iter().any(|ask| ask.tokens() > LARGE);
+        pack(self.tree().is_flat(), large, &numbers)
     }
 
     /// Reads an answer: the codes are the script's decisions, and the values that it read tell their details, by the
@@ -217,13 +234,14 @@ pub(super) fn limits(tree: &RateTree, node: usize) -> impl Iterator<Item = u8> +
     [number(limits.rpm), number(limits.tpm)].into_iter().flatten()
 }
 
-/// A MessagePack array of a boolean and unsigned numbers.
-fn pack(flat: bool, numbers: &[u64]) -> Vec<u8> {
-    let length = u32::try_from(numbers.len() + 1).unwrap_or(u32::MAX);
+/// A MessagePack array of two booleans and unsigned numbers.
+fn pack(flat: bool, large: bool, numbers: &[u64]) -> Vec<u8> {
+    let length = u32::try_from(numbers.len() + 2).unwrap_or(u32::MAX);
     let mut packed = Vec::with_capacity(numbers.len() * 3 + 6);
     // Writing to memory cannot fail.
     let _ = rmp::encode::write_array_len(&mut packed, length);
     let _ = rmp::encode::write_bool(&mut packed, flat);
+    let _ = rmp::encode::write_bool(&mut packed, large);
     for &number in numbers {
         let _ = rmp::encode::write_uint(&mut packed, number);
     }

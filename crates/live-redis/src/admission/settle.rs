@@ -30,7 +30,8 @@ impl LiveRedis {
             return Err(SettleRefusal::TooLarge.into());
         }
         // Both are below 2^53.
-        self.correct(ticket, 0, actual_tokens.cast_signed() - ticket.tokens.cast_signed()).await
+        let tokens = actual_tokens.cast_signed() - ticket.tokens.cast_signed();
+        self.strictly("settle", self.correct(ticket, 0, tokens)).await
     }
 
     /// Gives an admission back that was not used: the request and its estimate, in its minute, on every level.
@@ -39,7 +40,7 @@ impl LiveRedis {
     ///
     /// As [`LiveRedis::settle`].
     pub async fn refund(&self, ticket: &Ticket) -> Result<(), LiveRedisError> {
-        self.correct(ticket, -1, -ticket.tokens.cast_signed()).await
+        self.strictly("refund", self.correct(ticket, -1, -ticket.tokens.cast_signed())).await
     }
 
     async fn correct(&self, ticket: &Ticket, requests: i64, tokens: i64) -> Result<(), LiveRedisError> {

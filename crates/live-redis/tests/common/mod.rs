@@ -5,13 +5,16 @@
 
 use chrono::{DateTime, Utc};
 use devstack::{RedisServer, TestRedis};
-use live_redis::{LiveRedis, Options};
+use live_redis::{LiveRedis, LiveRedisError, Options};
 use redis::aio::MultiplexedConnection;
 use spend_queue::{BatchLimit, EncodedEvent, ScopeRef, Shard, ShardCount, SpendEvent, Usd};
 
 pub(crate) fn now() -> DateTime<Utc> {
     "2026-03-01T12:00:30Z".parse().unwrap()
 }
+
+/// Deadlines are tested elsewhere; here a busy machine must not look like a fault.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// A client with a key prefix of its own on the server that the tests of this process share.
 pub(crate) struct Hot {
@@ -35,9 +38,11 @@ impl Hot {
     }
 
     async fn open(url: &str, prefix: &str, server: Option<RedisServer>) -> Self {
-        let options = Options::default().with_prefix(prefix.parse().unwrap());
+        let options = Options::default().with_prefix(prefix.parse().unwrap()).with_deadline(PATIENCE);
         let redis = LiveRedis::open_with(url, options).await.unwrap();
-        let raw = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let client = redis::Client::open(url).unwrap();
+        let raw = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
         Self { redis, raw, prefix: prefix.to_owned(), _server: server }
     }
 
@@ -57,6 +62,49 @@ impl Hot {
             command.arg(*word);
         }
         command.query_async(&mut self.raw.clone()).await.unwrap()
+    }
+
+    /// Milliseconds that a key of shard 0 has left; -1 without expiry, -2 without key.
+    pub(crate) async fn left(&self, what: &str) -> i64 {
+        self.run(&[b"PTTL", self.key(what).as_bytes()]).await
+    }
+
+    /// All keys of this client, whatever their shard.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        self.run(&[b"KEYS", format!("{}:*", self.prefix).as_bytes()]).await
+    }
+
+    /// The keys of this client that would stay for ever.
+    pub(crate) async fn lasting(&self) -> Vec<String> {
+        let mut lasting = Vec::new();
+        for key in self.keys().await {
+            if self.run::<i64>(&[b"PTTL", key.as_bytes()]).await < 0 {
+                lasting.push(key);
+            }
+        }
+        lasting
+    }
+
+    /// Puts a value at a key of shard 0, with a time to live, whatever was there.
+    pub(crate) async fn plant(&self, what: &str, words: &[&[u8]]) {
+        let key = self.key(what);
+        let _: i64 = self.run(&[b"DEL", key.as_bytes()]).await;
+        let mut command = vec![words[0], key.as_bytes()];
+        command.extend(&words[1..]);
+        let _: redis::Value = self.run(&command).await;
+        let _: i64 = self.run(&[b"EXPIRE", key.as_bytes(), b"500"]).await;
+    }
+
+    /// Awaits a call that must fail for good and change not one byte (private servers only).
+    pub(crate) async fn unchanged<T: std::fmt::Debug>(
+        &self,
+        call: impl Future<Output = Result<T, LiveRedisError>>,
+    ) -> LiveRedisError {
+        let before = self.digest().await;
+        let error = call.await.unwrap_err();
+        assert_eq!(self.digest().await, before, "{error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+        error
     }
 
     /// A digest of every byte of the server (private servers only).

@@ -1,0 +1,114 @@
+//! A connection that finds its way back.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redis::aio::{ConnectionLike, ConnectionManager};
+use redis::cluster_async::ClusterConnection;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, ServerErrorKind, Value};
+
+use super::Dialer;
+
+/// A multiplexed connection; a clone shares it.
+#[derive(Clone)]
+pub(crate) enum HotConnection {
+    /// One server. It reconnects to the same address by itself.
+    Single(ConnectionManager),
+    /// All primaries of a cluster. It follows MOVED and ASK, and learns the slots anew, by itself.
+    Cluster(ClusterConnection),
+}
+
+impl ConnectionLike for HotConnection {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::Single(connection) => connection.req_packed_command(cmd),
+            Self::Cluster(connection) => connection.req_packed_command(cmd),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::Single(connection) => connection.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::Single(connection) => connection.get_db(),
+            Self::Cluster(connection) => connection.get_db(),
+        }
+    }
+}
+
+/// A few links to one target, taken in turn: one that carries a slow answer holds up the others no longer.
+#[derive(Clone)]
+pub(crate) struct Links {
+    links: Arc<[Arc<Link>]>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Links {
+    pub(crate) async fn dial(dialer: &Arc<Dialer>, count: usize) -> Result<Self, RedisError> {
+        let mut links = Vec::new();
+        for _ in 0..count.max(1) {
+            links.push(Link::dial(Arc::clone(dialer)).await?);
+        }
+        Ok(Self { links: links.into(), next: Arc::default() })
+    }
+
+    pub(crate) fn pick(&self) -> &Arc<Link> {
+        &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]
+    }
+}
+
+/// The current connection to a target, replaced when it turns out to lead to the wrong server.
+pub(crate) struct Link {
+    dialer: Arc<Dialer>,
+    /// How many connections there were before, and the current one.
+    current: RwLock<(u64, HotConnection)>,
+    mending: AtomicBool,
+}
+
+impl Link {
+    pub(crate) async fn dial(dialer: Arc<Dialer>) -> Result<Arc<Self>, RedisError> {
+        let first = dialer.dial().await?;
+        Ok(Arc::new(Self { dialer, current: RwLock::new((0, first)), mending: AtomicBool::new(false) }))
+    }
+
+    /// The current connection, and its number for [`Link::doubt`].
+    pub(crate) fn current(&self) -> (u64, HotConnection) {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes in an error of the connection with this number. When it means that the primary is elsewhere, a task
+    /// dials anew, one at a time; calls go on with the old connection meanwhile.
+    pub(crate) fn doubt(self: &Arc<Self>, number: u64, error: &RedisError) {
+        let demoted = matches!(
+            error.kind(),
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        );
+        let gone =
+            self.dialer.asks_for_the_primary() && (error.is_io_error() || error.is_unrecoverable_error());
+        if !(demoted || gone) || self.current().0 != number || self.mending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            match link.dialer.dial().await {
+                Ok(connection) => {
+                    metrics::counter!("tollgate_redis_reconnects_total").increment(1);
+                    *link.current.write().unwrap_or_else(PoisonError::into_inner) = (number + 1, connection);
+                }
+                // The next call that fails asks again.
+                Err(error) => tracing::warn!(%error, "no way to the primary yet"),
+            }
+            link.mending.store(false, Ordering::Release);
+        });
+    }
+}

@@ -1,0 +1,107 @@
+//! Benches, each against its baseline in the same run.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Map, Value};
+
+use crate::process;
+
+/// A bench is a program of its own, which measures with `--measure` and knows `--quick` and `--json FILE`; its JSON
+/// has a list `short` of what falls short of what it must reach.
+struct Bench {
+    name: &'static str,
+    package: &'static str,
+    about: &'static str,
+}
+
+const BENCHES: [Bench; 2] = [
+    Bench {
+        name: "admission",
+        package: "live-redis",
+        about: "server time, throughput and rebuilds of the fast path, against the full tree and the floor",
+    },
+    Bench {
+        name: "connections",
+        package: "live-redis",
+        about: "one multiplexed connection, a pool, micro-batches, against redis-benchmark",
+    },
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Which bench [default: all of them]
+    name: Option<String>,
+    /// Fewer and shorter rounds: figures to look at, not to publish
+    #[arg(long)]
+    quick: bool,
+    /// Write an object with everything of each bench, each round included, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Fail when a figure falls short of what it must reach
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let benches = chosen(options.name.as_deref())?;
+    let folder = process::root().join("target/bench");
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let mut reports = Map::new();
+    let mut short = Vec::new();
+    for bench in benches {
+        let file = folder.join(bench.name).with_extension("json");
+        let mut command = process::cargo(&["bench", "--quiet", "--locked", "--package", bench.package]);
+        command.args(["--bench", bench.name, "--", "--measure", "--json"]).arg(&file);
+        if options.quick {
+            command.arg("--quick");
+        }
+        eprintln!("building {} ...", bench.name);
+        process::run(&mut command)?;
+        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let report: Value = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
+        let figures = report["short"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        short.extend(figures.map(|figure| format!("{}: {figure}", bench.name)));
+        reports.insert(bench.name.to_owned(), report);
+    }
+    if let Some(file) = &options.json {
+        let text = serde_json::to_string_pretty(&reports)? + "\n";
+        fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    if options.check && !short.is_empty() {
+        bail!("short of what is required: {}", short.join("; "));
+    }
+    Ok(())
+}
+
+/// The bench of that name, or all.
+fn chosen(name: Option<&str>) -> Result<Vec<&'static Bench>> {
+    let Some(name) = name else { return Ok(BENCHES.iter().collect()) };
+    match BENCHES.iter().find(|bench| bench.name == name) {
+        Some(bench) => Ok(vec![bench]),
+        None => {
+            let known: Vec<_> =
+                BENCHES.iter().map(|bench| format!("  {}  {}", bench.name, bench.about)).collect();
+            bail!("there is no bench {name:?}; there are:\n{}", known.join("\n"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_bench_is_answered_with_those_that_exist() {
+        let error = chosen(Some("nonsense")).err().unwrap().to_string();
+        assert!(BENCHES.iter().all(|bench| error.contains(bench.name)), "{error}");
+    }
+
+    #[test]
+    fn without_a_name_all_run() {
+        assert_eq!(chosen(None).unwrap().len(), BENCHES.len());
+        assert_eq!(chosen(Some("admission")).unwrap().len(), 1);
+    }
+}
