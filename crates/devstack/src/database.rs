@@ -58,6 +58,15 @@ impl Database {
         &self.name
     }
 
+    /// Runs SQL statements in the database, one behind the other.
+    ///
+    /// # Errors
+    ///
+    /// [`DevstackError::Sql`] with the server's words; statements before the one that failed have run.
+    pub fn execute(&self, doing: &str, statements: &str) -> Result<()> {
+        sql::execute(&self.url, doing, statements)
+    }
+
     /// Leaves the database where it is when its handle goes; returns its URL, with its password.
     pub fn keep(mut self) -> String {
         self.kept = true;

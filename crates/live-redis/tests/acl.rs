@@ -300,7 +300,8 @@ async fn the_doctor_finds_each_line_enough_and_no_word_of_it_superfluous() {
 async fn in_a_cluster_a_few_more_words_are_enough() {
     let (_, more) = PAGE.split_once("Redis Cluster: add `").unwrap();
     let (more, _) = more.split_once('`').unwrap();
-    let user = format!("gateway {} {more}", line(Role::Gateway).join(" ").replace("( ", "(").replace(" )", ")"));
+    let user =
+        format!("gateway {} {more}", line(Role::Gateway).join(" ").replace("( ", "(").replace(" )", ")"));
     let cluster =
         RedisCluster::builder().primaries(3).nodes(RedisServer::builder().acl_user(user)).start().unwrap();
     let nodes: Vec<_> = cluster.servers().map(|server| format!("127.0.0.1:{}", server.port())).collect();

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use live_redis::{KeyPrefix, Role};
+use live_redis::Role;
 use secrecy::SecretString;
 use serde::Serialize;
-use spend_queue::{BatchLimit, ShardCount};
+use spend_queue::BatchLimit;
+
+use crate::redis_args::RedisArgs;
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
 ///
@@ -62,18 +64,12 @@ pub(crate) struct DoctorOptions {
     /// PostgreSQL URL: postgres://user:password@host:port/database
     #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) database_url: Option<SecretString>,
-    /// Redis URL: redis://[user:password@]host[:port][/db]
+    /// Redis URL: redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host:port,.../primary,
+    /// or redis+cluster://host:port,...
     #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) redis_url: Option<SecretString>,
-    /// What every key in Redis starts with
-    #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
-    pub(crate) prefix: KeyPrefix,
-    /// Over how many shards the queue is spread
-    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
-    pub(crate) shards: ShardCount,
-    /// Longest wait for one answer of Redis, in milliseconds
-    #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
-    pub(crate) redis_deadline_ms: Duration,
+    #[command(flatten)]
+    pub(crate) redis: RedisArgs,
     /// Whose rights in Redis are asked about
     #[arg(long, default_value = "flusher")]
     pub(crate) role: AskedRole,
@@ -93,15 +89,12 @@ pub(crate) struct DatabaseOptions {
 pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
-    /// Redis URL: redis://[user:password@]host[:port][/db]
+    /// Redis URL: redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host:port,.../primary,
+    /// or redis+cluster://host:port,...
     #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) redis_url: SecretString,
-    /// What every key in Redis starts with; the gateways must use the same
-    #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
-    pub(crate) prefix: KeyPrefix,
-    /// Over how many shards the queue is spread; the gateways must use the same
-    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
-    pub(crate) shards: ShardCount,
+    #[command(flatten)]
+    pub(crate) redis: RedisArgs,
     /// Smallest batch, in entries (1 to 10000)
     #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,
@@ -114,15 +107,12 @@ pub(crate) struct RunOptions {
     /// Longest wait while nothing comes, in milliseconds
     #[arg(long, env = "TOLLGATE_IDLE_MS", default_value = "500", value_parser = millis)]
     pub(crate) idle_ms: Duration,
-    /// Longest wait for one answer of Redis, in milliseconds
-    #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
-    pub(crate) redis_deadline_ms: Duration,
     /// Longest wait for the batch at hand when told to stop, in milliseconds
     #[arg(long, env = "TOLLGATE_STOP_DEADLINE_MS", default_value = "4000", value_parser = millis)]
     pub(crate) stop_deadline_ms: Duration,
 }
 
-fn millis(text: &str) -> Result<Duration, String> {
+pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
         _ => Err("a whole number of milliseconds from 1 to 3600000 is accepted".into()),

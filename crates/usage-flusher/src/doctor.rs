@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use iam_ledger::{Ledger, LedgerOptions};
-use live_redis::{LiveRedis, Options, RedisUrl, Role};
+use live_redis::{LiveRedis, RedisUrl, Role};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use spend_queue::{Finding, Severity};
@@ -42,10 +42,18 @@ async fn redis_findings(options: &DoctorOptions) -> Vec<Finding> {
     let Some(url) = &options.redis_url else {
         return vec![no_url("redis.url", "--redis-url or TOLLGATE_REDIS_URL", Severity::Fatal)];
     };
-    let redis_options = Options::default()
-        .with_prefix(options.prefix.clone())
-        .with_shards(options.shards)
-        .with_deadline(options.redis_deadline_ms);
+    let redis_options = match options.redis.options() {
+        Ok(redis_options) => redis_options,
+        Err(error) => {
+            return vec![Finding::new(
+                "redis.certificates",
+                Severity::Fatal,
+                format!("{error:#}"),
+                "the flusher cannot connect without them",
+                "check --redis-ca-file, --redis-cert-file and --redis-key-file",
+            )];
+        }
+    };
     match LiveRedis::open_with(RedisUrl::new(url.expose_secret()), redis_options).await {
         Ok(redis) => {
             let findings = redis.doctor(options.role.into()).await;

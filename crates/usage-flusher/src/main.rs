@@ -3,6 +3,7 @@
 mod cli;
 mod doctor;
 mod logging;
+mod redis_args;
 mod run;
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use iam_ledger::{Ledger, LedgerOptions};
-use live_redis::{LiveRedis, Options, RedisUrl};
+use live_redis::{LiveRedis, RedisUrl};
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -19,13 +19,10 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         linger: options.linger_ms,
         idle: options.idle_ms,
     })?;
+    let redis_options = options.redis.options()?;
     let mut stop_signal = StopSignal::new()?;
     let ledger = Ledger::connect(&options.database.database_url, LedgerOptions::default()).await?;
     ledger.require_migrated().await?;
-    let redis_options = Options::default()
-        .with_prefix(options.prefix)
-        .with_shards(options.shards)
-        .with_deadline(options.redis_deadline_ms);
     let redis = LiveRedis::open_with(RedisUrl::new(options.redis_url.expose_secret()), redis_options).await?;
 
     let (stop, stopped) = watch::channel(false);
