@@ -10,6 +10,11 @@ use devstack::{Durability, PostgresServer};
 
 use crate::process;
 
+/// The table that sqlx keeps its migrations in; one query reads it.
+const MIGRATIONS_TABLE: &str = "create table _sqlx_migrations (version bigint primary key, description text not null, \
+     installed_on timestamptz not null default now(), success boolean not null, checksum bytea not null, \
+     execution_time bigint not null)";
+
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Write .sqlx anew instead of checking it
@@ -22,6 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let postgres = PostgresServer::builder().durability(Durability::Fast).start()?;
     let database = postgres.database("queries")?;
     // By hand: the program that migrates cannot be built while the cache lacks a query.
+    database.execute("make sqlx's table of migrations", MIGRATIONS_TABLE)?;
     for (name, statements) in read(&process::root().join("crates/iam-ledger/migrations"), ".up.sql")? {
         database.execute(&name, &statements)?;
     }
