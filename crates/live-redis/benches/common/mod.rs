@@ -1,7 +1,7 @@
 //! What the benches share.
 
 // Each bench is a program of its own and uses a part.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each bench uses its own part")]
 
 pub(crate) mod load;
 pub(crate) mod machine;
