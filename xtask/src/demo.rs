@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// Replay this trace (CSV: TIMESTAMP,ContextTokens,GeneratedTokens) instead of the built-in workload
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Replay at most so many requests [default: the whole trace, or 2000 built-in ones]
+    /// Replay at most so many requests [default: the whole trace, or 5000 invented ones]
     #[arg(long, value_name = "N")]
     events: Option<u64>,
     /// Seed of tenants and workload: the same seed gives the same decisions

@@ -8,7 +8,7 @@ mod rebuild;
 mod settle;
 
 use chrono::{DateTime, Utc};
-use rate_plan::{Decision, Limits, MAX_LIMIT, RatePlan, RateTree, Scope, UsageError};
+use rate_plan::{Admitted, Decision, Limits, MAX_LIMIT, RatePlan, RateTree, Scope, UsageError};
 use redis::Value;
 
 pub use answer::{Admission, SettleRefusal, Ticket};
@@ -75,7 +75,9 @@ impl LiveRedis {
         require_estimate(estimate)?;
         let ask = Ask { plan: plan.clone(), estimate };
         if plan.path().is_empty() {
-            return self.admission(partition, now.timestamp(), ask, nothing_to_count()).map_err(Into::into);
+            return self
+                .admission(partition, now.timestamp(), ask, Ok(Decision::Admitted(Admitted::default())))
+                .map_err(Into::into);
         }
         if self.shared.options.micro_batch <= 1 {
             let decided = self.decide(partition, std::slice::from_ref(&ask), now.timestamp()).await?;
@@ -206,10 +208,6 @@ struct Decided {
     decisions: Vec<Result<Decision, UsageError>>,
     /// The unix second that chose the minute.
     second: i64,
-}
-
-fn nothing_to_count() -> Result<Decision, UsageError> {
-    Ok(Decision::Admitted(rate_plan::Admitted { usage: Vec::new(), rpm: None, tpm: None }))
 }
 
 fn require_estimate(estimate: i64) -> Result<(), UsageError> {

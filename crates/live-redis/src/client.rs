@@ -22,8 +22,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// Hot state in Redis, shared by all replicas of a gateway.
 ///
 /// Cheap to clone; all clones share the connections and are closed together. Admissions, enqueues and small
-/// reads go through one multiplexed connection that reconnects by itself, so concurrent calls pipeline; wide
-/// reads have a pool of their own (design D11). Every call ends within [`Options::deadline`].
+/// reads go through a few multiplexed connections that reconnect by themselves, so concurrent calls pipeline; wide
+/// reads have connections of their own (design D11). Every call ends within [`Options::deadline`].
 #[derive(Clone)]
 pub struct LiveRedis {
     pub(crate) shared: Arc<Shared>,
@@ -31,6 +31,8 @@ pub struct LiveRedis {
 
 pub(crate) struct Shared {
     pub(crate) options: Options,
+    /// Prefix and shard count: whose tickets are ours.
+    pub(crate) issuer: Arc<str>,
     connections: Configured,
     pub(crate) degradations: AtomicU64,
     pub(crate) clock: ServerClock,
@@ -59,6 +61,7 @@ impl Shared {
             None => Configured::No,
         };
         Self {
+            issuer: format!("{}/{}", options.prefix, options.shards).into(),
             options,
             connections,
             degradations: AtomicU64::new(0),

@@ -71,7 +71,7 @@ pub(crate) enum BackendName {
 #[derive(Debug, Args)]
 pub(crate) struct ReplayOptions {
     /// Trace to replay, CSV with the columns TIMESTAMP, ContextTokens and GeneratedTokens. Without it a built-in
-    /// sample of 200 requests is replayed, or as many invented ones as --events asks for
+    /// sample is replayed if --events asks for 200 requests or fewer, else invented ones
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// The most requests to replay, 1 or more [default: all of the trace; 5000 without one]

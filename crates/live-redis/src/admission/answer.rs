@@ -1,6 +1,7 @@
 //! What an admission is answered with, and what is done with it afterwards.
 
 use std::fmt;
+use std::sync::Arc;
 
 use rate_plan::{Decision, RatePlan, Rejection, minute_of};
 use thiserror::Error;
@@ -79,7 +80,7 @@ pub struct Ticket {
     pub(super) tokens: u64,
     pub(super) id: [u8; 16],
     /// Prefix and shard count of the deployment that issued it.
-    pub(super) issuer: Box<str>,
+    pub(super) issuer: Arc<str>,
 }
 
 impl Ticket {

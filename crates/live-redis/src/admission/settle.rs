@@ -1,7 +1,7 @@
 //! Correcting what an admission counted.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use rate_plan::{Dimension, MAX_LIMIT, minute_of};
 
@@ -44,7 +44,7 @@ impl LiveRedis {
     }
 
     async fn correct(&self, ticket: &Ticket, requests: i64, tokens: i64) -> Result<(), LiveRedisError> {
-        if ticket.issuer != self.issuer() {
+        if ticket.issuer != self.shared.issuer {
             return Err(SettleRefusal::Foreign.into());
         }
         if ticket.plan.path().is_empty() {
@@ -76,12 +76,7 @@ impl LiveRedis {
             tokens: Dimension::Tpm.demand(ask.estimate),
             plan: ask.plan,
             id,
-            issuer: self.issuer(),
+            issuer: Arc::clone(&self.shared.issuer),
         }
-    }
-
-    fn issuer(&self) -> Box<str> {
-        let options = &self.shared.options;
-        format!("{}/{}", options.prefix, options.shards.get()).into()
     }
 }
