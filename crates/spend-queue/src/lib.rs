@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod finding;
 mod memory;
+mod pending;
 mod queue;
 mod receipt;
 mod scope;
@@ -23,6 +24,7 @@ pub use event::{
 };
 pub use finding::{Finding, Severity};
 pub use memory::{MemoryQueue, MemoryQueueError};
+pub use pending::PendingSpend;
 pub use queue::{Acked, Enqueued, QueueError, SpendQueue};
 pub use receipt::{
     BatchLimit, BatchLimitError, MAX_BATCH, MAX_PEEK_BYTES, ParseBatchLimitError, Peeked, Receipt, Stop,
