@@ -79,7 +79,7 @@ impl Ledger {
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
         // Boxed: the future holds a batch's worth of columns by name.
-        match Box::pin(write(&mut transaction, batch, &log)).await {
+        match Box::pin(write(&mut transaction, batch, log.as_ref())).await {
             Ok(committed) => {
                 transaction.commit().await.map_err(LedgerError::at_commit)?;
                 lease.keep();
@@ -100,7 +100,7 @@ impl Ledger {
 async fn write(
     connection: &mut PgConnection,
     batch: &Batch<'_>,
-    log: &FlushLog<'_>,
+    log: Option<&FlushLog<'_>>,
 ) -> Result<Committed, LedgerError> {
     let committed_at = rows::to_micros(batch.committed_at);
     let claims = Claims::of(batch.entries);
@@ -117,7 +117,9 @@ async fn write(
         DailySums::of(&fresh, committed_at)?.add(connection).await?;
         Charges::of(&fresh, committed_at)?.add(connection).await?;
     }
-    log.write(connection, committed_at).await?;
+    if let Some(log) = log {
+        log.write(connection, committed_at).await?;
+    }
     let new = fresh.len() as u64;
     Ok(Committed { new, duplicates: verdict.duplicates, conflicts: verdict.conflicts, cost })
 }
@@ -132,21 +134,23 @@ struct FlushLog<'a> {
 }
 
 impl<'a> FlushLog<'a> {
-    fn of(batch: &Batch<'_>, first: &Entry, last: &'a Entry) -> Result<Self, LedgerError> {
+    /// `None` for entries of an older deployment: they have no chain whose continuity could be checked later.
+    fn of(batch: &Batch<'_>, first: &Entry, last: &'a Entry) -> Result<Option<Self>, LedgerError> {
+        let (Some(first), Some(last)) = (first.link.as_ref(), last.link.as_ref()) else { return Ok(None) };
         let too_large = |what, value: String, bound: String| LedgerError::OutOfRange { what, value, bound };
         let seq = |seq: u64| {
             i64::try_from(seq)
                 .map_err(|_| too_large("a sequence number", seq.to_string(), i64::MAX.to_string()))
         };
         let events = batch.entries.len();
-        Ok(Self {
+        Ok(Some(Self {
             shard: i32::from(batch.shard.index()),
             first_seq: seq(first.seq)?,
             last_seq: seq(last.seq)?,
             chain: last.chain.as_bytes(),
             events: i32::try_from(events)
                 .map_err(|_| too_large("the size of a batch", events.to_string(), i32::MAX.to_string()))?,
-        })
+        }))
     }
 
     async fn write(&self, connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), LedgerError> {

@@ -1,85 +1,113 @@
 #!lua flags=allow-oom
--- Takes a committed prefix off the queue and its charges off the counters; a no-op when the prefix changed.
+-- Takes a committed prefix off the queue and its charges off the index; a no-op when the prefix changed.
 --
 -- allow-oom: a full Redis must be able to drain.
 --
 -- KEYS[1]  list: the queue, oldest first
--- KEYS[2]  hash: queue state (head, next, chain, format, shards, short)
+-- KEYS[2]  hash: queue state (head, next, chain, format, shards, scopes, starts, doubt)
 -- KEYS[3]  hash: scope ref -> pending picodollars
 -- KEYS[4]  hash: scope ref -> pending paid events
+-- KEYS[5]  sorted set, all scores 0: organization and start millisecond of pending events
+-- KEYS[6]  hash: the same -> pending picodollars
 -- ARGV[1]  number of entries n, 1 to 10000
 -- ARGV[2]  the first entry, byte for byte
 -- ARGV[3]  the n-th entry, byte for byte; its chain proves all entries before it
--- ARGV[4]  sequence number that follows the n-th entry's
--- ARGV[5 ..] for each charged scope: scope ref, picodollars, paid events (decimal, 1 or more)
+-- ARGV[4]  number of charged scopes
+-- ARGV[5 ..] for each: scope ref, picodollars, paid events (decimal, 1 or more)
+-- ARGV[.. ] for each place of the index by time: the place, picodollars
 --
 -- Returns {0} when the head of the queue is not that prefix (nothing changed), else
 -- {1, entries left, number of counters that held too little}.
 -- Errors (nothing written): DAMAGED a value is not what these scripts write.
 -- First write: the trim. If it alone were lost, the batch would come again and the ledger would know its ids.
+-- head moves by n and is not set to a number of the list: whatever was missing before is still missing after.
 
-local queue, state, hot, count = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local n = tonumber(ARGV[1])
 
-local function is_count(text, digits)
-  return #text <= digits and string.find(text, '^[1-9]%d*$') ~= nil
-end
-
--- a < b for decimal texts without leading zeros
-local function less(a, b)
-  return #a < #b or (#a == #b and a < b)
-end
-
 local depth = redis.call('LLEN', queue)
-local next_seq, short_before = unpack(redis.call('HMGET', state, 'next', 'short'))
-redis.call('HLEN', hot)
-redis.call('HLEN', count)
+local known = read_state()
+local whole = sizes_as_written(known)
 if redis.call('LINDEX', queue, 0) ~= ARGV[2] or redis.call('LINDEX', queue, n - 1) ~= ARGV[3] then
   return { 0 }
 end
-if next_seq and not is_count(next_seq, 15) then
-  return redis.error_reply('DAMAGED queue state: next is not a sequence number')
-end
-if short_before and not is_count(short_before, 15) then
-  return redis.error_reply('DAMAGED queue state: short is not a positive integer')
+for i, name in ipairs({ 'head', 'next' }) do
+  if known[i] and not is_count(known[i], 15) then
+    return redis.error_reply('DAMAGED queue state: ' .. name .. ' is not a sequence number')
+  end
 end
 
-local scopes = {}
+local scopes, owed, starts, owed_starts = {}, {}, {}, {}
+local past_scopes = 5 + 3 * tonumber(ARGV[4])
+for i = 5, past_scopes - 1, 3 do
+  scopes[#scopes + 1], owed[#owed + 1] = ARGV[i], { ARGV[i + 1], ARGV[i + 2] }
+end
+for i = past_scopes, #ARGV, 2 do
+  starts[#starts + 1], owed_starts[#owed_starts + 1] = ARGV[i], ARGV[i + 1]
+end
+
 local short = 0
-for i = 5, #ARGV, 3 do
-  local scope, amount, events = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local pending, paid = redis.call('HGET', hot, scope), redis.call('HGET', count, scope)
-  if (pending and not is_count(pending, 19)) or (paid and not is_count(paid, 15)) then
+local hot_pairs, count_pairs, gone = {}, {}, {}
+local pending, paid = read_fields(hot, scopes), read_fields(count, scopes)
+for i, scope in ipairs(scopes) do
+  local amount, events = pending[i], paid[i]
+  if (amount and not is_count(amount, 19)) or (events and not is_count(events, 15)) then
     return redis.error_reply('DAMAGED pending spend of ' .. scope .. ' is not a positive integer')
   end
-  local whole = pending == amount and paid == events
-  local part = pending and paid and less(amount, pending) and less(events, paid)
-  if not whole and not part then
-    short = short + 1
+  local high, low = parse(amount or '0')
+  high, low = minus(high, low, parse(owed[i][1]))
+  local left = tonumber(events or '0') - tonumber(owed[i][2])
+  if high >= 0 and left > 0 and (high > 0 or low > 0) then
+    hot_pairs[#hot_pairs + 1], hot_pairs[#hot_pairs + 2] = scope, decimal(high, low)
+    count_pairs[#count_pairs + 1], count_pairs[#count_pairs + 2] = scope, string.format('%.0f', left)
+  else
+    gone[#gone + 1] = scope
+    if high ~= 0 or low ~= 0 or left ~= 0 then
+      short = short + 1
+    end
   end
-  scopes[#scopes + 1] = { scope, part and '-' .. amount, part and '-' .. events }
+end
+local amount_pairs, gone_starts = {}, {}
+for i, amount in ipairs(read_fields(amounts, starts)) do
+  if amount and not is_count(amount, 19) then
+    return redis.error_reply('DAMAGED pending spend of one organization and start is not a positive integer')
+  end
+  local high, low = parse(amount or '0')
+  high, low = minus(high, low, parse(owed_starts[i]))
+  if high >= 0 and (high > 0 or low > 0) then
+    amount_pairs[#amount_pairs + 1], amount_pairs[#amount_pairs + 2] = starts[i], decimal(high, low)
+  else
+    gone_starts[#gone_starts + 1] = starts[i]
+    if high < 0 then
+      short = short + 1
+    end
+  end
 end
 
 redis.call('LTRIM', queue, n, -1)
 depth = depth - n
 if depth == 0 then
   -- nothing is pending: the index is gone, and with it whatever was wrong with it
-  redis.call('DEL', hot, count)
-  redis.call('HDEL', state, 'short')
-  redis.call('HSET', state, 'head', next_seq or ARGV[4])
-else
-  for _, change in ipairs(scopes) do
-    if change[2] then
-      redis.call('HINCRBY', hot, change[1], change[2])
-      redis.call('HINCRBY', count, change[1], change[3])
-    else
-      redis.call('HDEL', hot, change[1])
-      redis.call('HDEL', count, change[1])
-    end
+  redis.call('DEL', hot, count, since, amounts)
+  redis.call('HDEL', state, 'doubt', 'scopes', 'starts')
+  if known[2] then
+    redis.call('HSET', state, 'head', known[2])
   end
-  if short > 0 then
-    redis.call('HINCRBY', state, 'short', short)
-  end
-  redis.call('HSET', state, 'head', ARGV[4])
+  return { 1, 0, short }
+end
+write_fields(hot, hot_pairs)
+write_fields(count, count_pairs)
+remove_fields(hot, gone)
+remove_fields(count, gone)
+write_fields(amounts, amount_pairs)
+remove_fields(amounts, gone_starts)
+remove_members(since, gone_starts)
+redis.call('HSET', state, 'scopes', redis.call('HLEN', hot), 'starts', redis.call('ZCARD', since))
+if known[1] then
+  redis.call('HSET', state, 'head', string.format('%.0f', tonumber(known[1]) + n))
+end
+if short > 0 then
+  redis.call('HSET', state, 'doubt', 'short')
+elseif not whole then
+  redis.call('HSET', state, 'doubt', 'index')
 end
 return { 1, depth, short }

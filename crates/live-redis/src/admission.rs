@@ -13,7 +13,7 @@ use redis::Value;
 
 pub use answer::{Admission, SettleRefusal, Ticket};
 pub(crate) use clock::ServerClock;
-pub(crate) use lane::Lanes;
+pub(crate) use lane::AdmissionLanes;
 
 use crate::error::{CallError, LiveRedisError};
 use crate::keys::FLAT_PARTITION;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, Server
 use spend_queue::{ScopeRef, ShardCount, Usd};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::admission::{Lanes, ServerClock};
+use crate::admission::{AdmissionLanes, ServerClock};
 use crate::connect::{HotConnection, Links, Wide};
 use crate::contract::Contract;
 use crate::error::{CallError, LiveRedisError, OpenError, Step, one_line};
 use crate::options::{Options, RedisUrl};
+use crate::queue::{Backlogs, EnqueueLanes};
 
 /// The wait before a script is sent again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -36,7 +37,11 @@ pub(crate) struct Shared {
     connections: Configured,
     pub(crate) degradations: AtomicU64,
     pub(crate) clock: ServerClock,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: AdmissionLanes,
+    pub(crate) enqueue_lanes: EnqueueLanes,
+    pub(crate) backlogs: Backlogs,
+    /// Whether the shard count is known to be the deployment's.
+    pub(crate) shards_agreed: AtomicBool,
 }
 
 /// Whether there is a Redis to call.
@@ -66,7 +71,10 @@ impl Shared {
             connections,
             degradations: AtomicU64::new(0),
             clock: ServerClock::default(),
-            lanes: Lanes::default(),
+            lanes: AdmissionLanes::default(),
+            enqueue_lanes: EnqueueLanes::default(),
+            backlogs: Backlogs::default(),
+            shards_agreed: AtomicBool::new(false),
         }
     }
 
@@ -98,11 +106,23 @@ impl LiveRedis {
     /// As [`LiveRedis::open`].
     pub async fn open_with(url: impl Into<RedisUrl>, options: Options) -> Result<Self, OpenError> {
         let dialer = Arc::new(url.into().target()?.dialer(options.tls.as_ref(), options.deadline)?);
+        if options.older_queue.is_some() && dialer.is_cluster() {
+            let reason = "an older queue has no hash tag, so it cannot be in a Cluster";
+            return Err(OpenError::new(Step::Options, reason));
+        }
         let hot = step(Step::Connect, &options, Links::dial(&dialer, options.hot_connections)).await?;
         let ping = redis::cmd("PING");
         step::<String>(Step::Ping, &options, ping.query_async(&mut hot.pick().current().1)).await?;
         let wide = Wide::open(&dialer, &options).await?;
-        Ok(Self { shared: Arc::new(Shared::new(options, Some(Connections { hot, wide }))) })
+        let redis = Self { shared: Arc::new(Shared::new(options, Some(Connections { hot, wide }))) };
+        match redis.stored_shard_count().await {
+            Err(error @ LiveRedisError::ShardCount(_)) => {
+                redis.close();
+                Err(OpenError::new(Step::Options, error.to_string()))
+            }
+            // Whoever may not read it, or finds nonsense there, is told by the call that needs it.
+            _ => Ok(redis),
+        }
     }
 
     /// Closes all connections of this handle and of its clones. Later calls fail with [`CallError::Closed`];
@@ -128,7 +148,7 @@ impl LiveRedis {
         &self.shared.options
     }
 
-    /// What is enqueued for a scope and not yet acknowledged, as telemetry.
+    /// What is enqueued for a scope and not yet acknowledged, as telemetry; the queue of an older deployment is left out.
     ///
     /// Permissive: when Redis cannot be read, or holds nonsense, the answer is zero and counted in
     /// [`LiveRedis::degradations`]. Never refuse or allow spending by it.

@@ -53,6 +53,11 @@ impl Dialer {
         matches!(self.peer, Peer::Sentinel(_))
     }
 
+    /// Whether keys are spread over several servers.
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self.peer, Peer::Cluster(_))
+    }
+
     /// The only server, when there is only one.
     pub(crate) const fn standalone(&self) -> Option<&redis::Client> {
         match &self.peer {

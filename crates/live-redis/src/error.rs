@@ -20,6 +20,8 @@ pub enum Step {
     Connect,
     /// The first command.
     Ping,
+    /// Comparing the options with what the deployment was set up with.
+    Options,
 }
 
 impl fmt::Display for Step {
@@ -28,6 +30,7 @@ impl fmt::Display for Step {
             Self::Parse => "reading the Redis URL",
             Self::Connect => "connecting to Redis",
             Self::Ping => "pinging Redis",
+            Self::Options => "checking the options",
         })
     }
 }
@@ -89,6 +92,10 @@ pub enum LiveRedisError {
     /// A counter would pass its bound; the text names it. Acknowledging (spend) or the next minute (rates) helps.
     #[error("counter bound reached: {0}")]
     CounterFull(String),
+    /// Pending spend cannot be told exactly: the index is in doubt and the queue too long to go through, or an entry of an
+    /// older deployment does not say which key it charges. Draining or repairing the queue helps.
+    #[error("pending spend is not known: {0}")]
+    Unproven(String),
     /// The queue was set up with another shard count.
     #[error("shard count differs: {0}")]
     ShardCount(String),
@@ -121,6 +128,7 @@ impl LiveRedisError {
             Self::Call(CallError::Refused(_)) => "refused",
             Self::Call(CallError::Answer(_)) => "answer",
             Self::Damaged(_) => "damaged",
+            Self::Unproven(_) => "unproven",
             Self::CounterFull(_) => "counter_full",
             Self::ShardCount(_) => "shard_count",
             Self::Input(_) | Self::Event(_) | Self::Plan(_) | Self::Usage(_) => "input",
@@ -133,7 +141,7 @@ impl QueueError for LiveRedisError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Call(CallError::Timeout(_) | CallError::Connection(_) | CallError::Unavailable(_)) => true,
-            Self::CounterFull(_) | Self::Usage(UsageError::CounterFull { .. }) => true,
+            Self::CounterFull(_) | Self::Unproven(_) | Self::Usage(UsageError::CounterFull { .. }) => true,
             Self::NotConfigured
             | Self::Call(_)
             | Self::Damaged(_)
@@ -152,6 +160,7 @@ impl From<RedisError> for LiveRedisError {
         let detail = error.detail().unwrap_or_default().to_owned();
         match error.code() {
             Some("DAMAGED") => Self::Damaged(detail),
+            Some("UNPROVEN" | "UNNAMED") => Self::Unproven(detail),
             Some("FULL") => Self::CounterFull(detail),
             Some("SHARDS") => Self::ShardCount(detail),
             _ => Self::Call(CallError::from(error)),

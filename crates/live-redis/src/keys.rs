@@ -11,7 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use spend_queue::{RequestDigest, Shard};
+use spend_queue::{RequestDigest, ScopeRef, Shard};
 use thiserror::Error;
 
 /// The partition of flat plans that name none.
@@ -142,12 +142,77 @@ impl ShardKeys<'_> {
         self.key(format_args!("count"))
     }
 
-    /// Hash of one bucket of remembered request ids, and the field of this one in it. The field leaves out two
-    /// bytes that mostly repeat the bucket's name; 126 of 128 bits of the digest stay distinguishing.
-    pub(crate) fn seen<'d>(&self, digest: &'d RequestDigest) -> (String, &'d [u8]) {
-        let [high, low, field @ ..] = digest.as_bytes();
+    /// Sorted set of organization and start of pending events.
+    pub(crate) fn since(&self) -> String {
+        self.key(format_args!("since"))
+    }
+
+    /// Hash of the same to pending picodollars.
+    pub(crate) fn since_amount(&self) -> String {
+        self.key(format_args!("since:amount"))
+    }
+
+    /// List of what an operator moved aside.
+    pub(crate) fn quarantine(&self) -> String {
+        self.key(format_args!("quarantine"))
+    }
+
+    /// The queue and its index, in the order of `lua/parts/index.lua`.
+    pub(crate) fn indexed_queue(&self) -> [String; 6] {
+        [self.queue(), self.state(), self.hot(), self.count(), self.since(), self.since_amount()]
+    }
+
+    /// Hash of one bucket of remembered request ids: that of ids that are remembered for ever, or of one generation.
+    pub(crate) fn seen(&self, digest: &RequestDigest, generation: Option<u64>) -> String {
+        let [high, low, ..] = digest.as_bytes();
         let bucket = u16::from_be_bytes([*high, *low]) >> (u16::BITS - SEEN_BUCKET_BITS);
-        (self.key(format_args!("seen:{bucket:04x}")), field)
+        match generation {
+            None => self.key(format_args!("seen:{bucket:04x}")),
+            Some(generation) => self.key(format_args!("seen:{generation}:{bucket:04x}")),
+        }
+    }
+}
+
+/// The field of a request id in its bucket. It leaves out two bytes that mostly repeat the bucket's name; 126 of 128 bits of
+/// the digest stay distinguishing.
+pub(crate) fn seen_field(digest: &RequestDigest) -> &[u8] {
+    let [_, _, field @ ..] = digest.as_bytes();
+    field
+}
+
+/// The keys of an older deployment's queue (entry format 1). They have no tag, so they cannot be in a Cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OlderQueue(KeyPrefix);
+
+impl OlderQueue {
+    /// The queue under this prefix; older deployments used `xhub` unless told otherwise.
+    #[must_use]
+    pub const fn new(prefix: KeyPrefix) -> Self {
+        Self(prefix)
+    }
+
+    /// List of entries of format 1, oldest first.
+    pub(crate) fn list(&self) -> String {
+        format!("{}:spendlog", self.0)
+    }
+
+    /// String: a float counter.
+    pub(crate) fn counter(&self, scope: &ScopeRef) -> String {
+        format!("{}:spend:{}/{}", self.0, scope.kind(), scope.id())
+    }
+}
+
+impl Default for OlderQueue {
+    fn default() -> Self {
+        Self(KeyPrefix("xhub".to_owned()))
+    }
+}
+
+impl FromStr for OlderQueue {
+    type Err = KeyPrefixError;
+
+    fn from_str(text: &str) -> Result<Self, KeyPrefixError> {
+        text.parse().map(Self)
     }
 }
 
@@ -200,7 +265,7 @@ mod tests {
         let mut buckets = std::collections::HashMap::new();
         for n in 0..100_000 {
             let digest = RequestDigest::of(&format!("request-{n}"));
-            *buckets.entry(prefix.shard(shard).seen(&digest).0).or_insert(0) += 1;
+            *buckets.entry(prefix.shard(shard).seen(&digest, None)).or_insert(0) += 1;
         }
         assert!(buckets.len() > 16_000, "{}", buckets.len());
         assert!(buckets.values().max() < Some(&32));

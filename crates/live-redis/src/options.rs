@@ -6,9 +6,9 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use spend_queue::ShardCount;
 
-use crate::KeyPrefix;
 use crate::connect::Target;
 use crate::error::OpenError;
+use crate::{KeyPrefix, OlderQueue};
 
 /// A Redis URL, kept so that its password reaches no log, error or `Debug`.
 ///
@@ -117,6 +117,42 @@ pub struct Options {
     pub micro_batch: usize,
     /// Certificates for a `rediss` URL. Default none: the system's authorities, no client certificate.
     pub tls: Option<Tls>,
+    /// How long the queue remembers the request ids that it accepted. Default for ever. All hosts of a deployment must
+    /// agree: one that remembers otherwise does not see the others' ids, and only the ledger then keeps a retry from
+    /// counting twice.
+    pub dedup_retention: DedupRetention,
+    /// The queue of an older deployment that is to be drained and counted too. Default none. Not with a Cluster.
+    pub older_queue: Option<OlderQueue>,
+    /// The most entries that one step goes through when the index of pending spend is in doubt, or in an older queue, whose
+    /// entries are its only index. Default 200,000. The server does nothing else meanwhile.
+    pub scan_bound: u32,
+}
+
+/// How long request ids are remembered in Redis. The ledger remembers them for ever in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DedupRetention {
+    /// For ever: a retry is recognised whenever it comes. Memory grows with each id.
+    #[default]
+    Permanent,
+    /// At least so long, at most twice as long, by the clocks of the hosts that encode the events: ids are kept in
+    /// generations of this length, two of which are looked up, and old ones expire whole. A retry that comes later is
+    /// queued again: the ledger settles it as a duplicate, and pending spend counts it until it is acknowledged.
+    AtLeast(Duration),
+}
+
+impl DedupRetention {
+    /// The shortest duration: hosts' clocks differ by more than less would bear.
+    pub const SHORTEST: Duration = Duration::from_secs(60);
+
+    /// The length of a generation in milliseconds; `None` for ever.
+    pub(crate) fn generation_millis(self) -> Option<u64> {
+        match self {
+            Self::Permanent => None,
+            Self::AtLeast(length) => {
+                Some(u64::try_from(length.max(Self::SHORTEST).as_millis()).unwrap_or(u64::MAX / 4))
+            }
+        }
+    }
 }
 
 /// Whose clock says which minute a request is counted in.
@@ -142,6 +178,9 @@ impl Default for Options {
             window_clock: WindowClock::Local,
             micro_batch: 64,
             tls: None,
+            dedup_retention: DedupRetention::Permanent,
+            older_queue: None,
+            scan_bound: 200_000,
         }
     }
 }
@@ -181,5 +220,23 @@ impl Options {
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// The same with another memory of request ids.
+    #[must_use]
+    pub fn with_dedup_retention(self, dedup_retention: DedupRetention) -> Self {
+        Self { dedup_retention, ..self }
+    }
+
+    /// The same with the queue of an older deployment.
+    #[must_use]
+    pub fn with_older_queue(self, older_queue: OlderQueue) -> Self {
+        Self { older_queue: Some(older_queue), ..self }
+    }
+
+    /// The same with another bound for going through entries.
+    #[must_use]
+    pub fn with_scan_bound(self, scan_bound: u32) -> Self {
+        Self { scan_bound, ..self }
     }
 }

@@ -1,16 +1,27 @@
 //! The spend queue in Redis.
 
+mod backlog;
+mod enqueue;
+mod pending;
+mod quarantine;
+mod reindex;
+
 use std::future::Future;
 
 use chrono::{DateTime, Utc};
-use redis::{FromRedisValue, Value};
+use redis::{FromRedisValue, ScriptInvocation, Value};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, MAX_PEEK_BYTES, Peeked, Receipt, Shard, ShardCount,
-    SpendEvent, SpendQueue,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MAX_PEEK_BYTES, Peeked, Proof, Receipt, Reindexed,
+    Shard, ShardCount, SpendEvent, SpendQueue,
 };
 
+pub(crate) use backlog::Backlogs;
+pub use backlog::{Backlog, Pressure, Watermarks};
+pub(crate) use enqueue::EnqueueLanes;
+pub use quarantine::{QuarantineNote, Quarantined};
+
 use crate::error::{CallError, LiveRedisError};
-use crate::{LiveRedis, script};
+use crate::{LiveRedis, OlderQueue, script};
 
 impl LiveRedis {
     /// Checks a finished call and queues it: the entry, the memory of its request id and its scopes' pending
@@ -37,16 +48,23 @@ impl LiveRedis {
     }
 
     async fn read_head(&self, shard: Shard, limit: BatchLimit) -> Result<Peeked, LiveRedisError> {
-        let keys = self.shared.options.prefix.shard(shard);
-        let mut call = script::PEEK.key(keys.queue());
+        let mut call = script::PEEK.prepare_invoke();
+        if shard.is_older() {
+            call.key(self.older()?.list());
+        } else {
+            self.key_index(&mut call, shard);
+        }
         call.arg(limit.get()).arg(MAX_PEEK_BYTES);
         let mut answer = self.wide_script::<Vec<Value>>(&call).await?.into_iter();
-        let depth = answer.next().map_or(Ok(0), u64::from_redis_value).map_err(|error| unexpected(&error))?;
+        let mut number =
+            || answer.next().map_or(Ok(0), u64::from_redis_value).map_err(|error| unexpected(&error));
+        let (depth, proven) = (number()?, number()?);
         let raw = answer
             .map(Vec::<u8>::from_redis_value)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| unexpected(&error))?;
-        Ok(Peeked::read(shard, raw, depth))
+        let index = if proven == 1 { Index::Proven } else { Index::Doubtful };
+        Ok(Peeked::read(shard, raw, depth, index))
     }
 
     /// [`SpendQueue::ack`]: verifies the whole prefix, subtracts and trims in one step, or does nothing.
@@ -59,13 +77,31 @@ impl LiveRedis {
     }
 
     async fn take_prefix(&self, receipt: &Receipt) -> Result<Acked, LiveRedisError> {
-        let keys = self.shared.options.prefix.shard(receipt.shard);
-        let mut call = script::ACK.key(keys.queue());
-        call.key(keys.state()).key(keys.hot()).key(keys.count());
-        call.arg(receipt.entries).arg(&receipt.head[..]).arg(&receipt.last[..]);
-        call.arg(receipt.last_seq.saturating_add(1));
-        for (scope, charge) in &receipt.charges {
-            call.arg(scope.to_string()).arg(charge.amount.picos().to_string()).arg(charge.paid_events);
+        let mut call;
+        match receipt.proof {
+            Proof::Chain { .. } => {
+                call = script::ACK.prepare_invoke();
+                self.key_index(&mut call, receipt.shard);
+                call.arg(receipt.entries).arg(&receipt.head[..]).arg(&receipt.last[..]);
+                call.arg(receipt.charges.len());
+                for (scope, charge) in &receipt.charges {
+                    call.arg(scope.to_string())
+                        .arg(charge.amount.picos().to_string())
+                        .arg(charge.paid_events);
+                }
+                for (start, amount) in &receipt.starts {
+                    call.arg(start.to_string()).arg(amount.picos().to_string());
+                }
+            }
+            Proof::Digest(digest) => {
+                let older = self.older()?;
+                call = script::ACK_OLDER.prepare_invoke();
+                call.key(older.list());
+                call.arg(receipt.entries).arg(&receipt.head[..]).arg(hex::encode(digest));
+                for (scope, charge) in &receipt.charges {
+                    call.key(older.counter(scope)).arg(charge.amount.to_string());
+                }
+            }
         }
         match self.hot_script::<Vec<u64>>(&call).await?[..] {
             [0] => Ok(Acked::Changed),
@@ -74,30 +110,31 @@ impl LiveRedis {
         }
     }
 
-    async fn enqueue_encoded(&self, event: &EncodedEvent) -> Result<Enqueued, LiveRedisError> {
-        let shards = self.shard_count();
-        let keys = self.shared.options.prefix.shard(shards.shard_of(event.partition()));
-        let digest = event.digest();
-        let (seen, field) = keys.seen(&digest);
-        let mut call = script::ENQUEUE.key(keys.queue());
-        call.key(keys.state()).key(seen).key(keys.hot()).key(keys.count());
-        call.arg(field).arg(&event.payload_check().short()[..]).arg(event.body()).arg(shards.get());
-        call.arg(event.charges().next().map_or(0, |(_, picos)| picos));
-        for (scope, _) in event.charges() {
-            call.arg(scope.to_string());
-        }
-        match self.hot_script::<Vec<u64>>(&call).await?[..] {
-            [0, seq, depth] => Ok(Enqueued::Accepted { seq, depth }),
-            [1] => Ok(Enqueued::Duplicate),
-            [2] => Ok(Enqueued::Conflict),
-            ref other => Err(CallError::Answer(format!("enqueue answered {other:?}")).into()),
+    async fn queue_depth(&self, shard: Shard) -> Result<u64, LiveRedisError> {
+        let mut length = redis::cmd("LLEN");
+        length.arg(self.list_of(shard)?);
+        self.hot(async |mut conn| length.query_async(&mut conn).await).await
+    }
+
+    /// The list of a shard.
+    fn list_of(&self, shard: Shard) -> Result<String, LiveRedisError> {
+        Ok(if shard.is_older() {
+            self.older()?.list()
+        } else {
+            self.shared.options.prefix.shard(shard).queue()
+        })
+    }
+
+    /// Names a shard's queue and index to a script.
+    fn key_index(&self, call: &mut ScriptInvocation<'_>, shard: Shard) {
+        for key in self.shared.options.prefix.shard(shard).indexed_queue() {
+            call.key(key);
         }
     }
 
-    async fn queue_depth(&self, shard: Shard) -> Result<u64, LiveRedisError> {
-        let mut length = redis::cmd("LLEN");
-        length.arg(self.shared.options.prefix.shard(shard).queue());
-        self.hot(async |mut conn| length.query_async(&mut conn).await).await
+    /// The queue of the older deployment.
+    fn older(&self) -> Result<&OlderQueue, LiveRedisError> {
+        self.shared.options.older_queue.as_ref().ok_or(LiveRedisError::NotConfigured)
     }
 }
 
@@ -108,8 +145,13 @@ impl SpendQueue for LiveRedis {
         self.shard_count()
     }
 
+    fn sources(&self) -> Vec<Shard> {
+        let older = self.shared.options.older_queue.as_ref().map(|_| Shard::OLDER);
+        self.shard_count().iter().chain(older).collect()
+    }
+
     fn enqueue(&self, event: &EncodedEvent) -> impl Future<Output = Result<Enqueued, Self::Error>> + Send {
-        self.strictly("enqueue", self.enqueue_encoded(event))
+        self.strictly("enqueue", self.enqueue_in_lane(event))
     }
 
     fn peek(
@@ -122,6 +164,10 @@ impl SpendQueue for LiveRedis {
 
     fn ack(&self, receipt: &Receipt) -> impl Future<Output = Result<Acked, Self::Error>> + Send {
         self.ack_flushed(receipt)
+    }
+
+    fn reindex(&self, shard: Shard) -> impl Future<Output = Result<Reindexed, Self::Error>> + Send {
+        self.strictly("reindex", self.rebuild_index(shard))
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {

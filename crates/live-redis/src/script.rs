@@ -1,14 +1,21 @@
-//! The scripts, one file an operation.
+//! The scripts, one file an operation; what several of them need is in parts, put behind their first line.
 
 use std::sync::LazyLock;
 
 use redis::Script;
 
+const DECIMAL: &str = include_str!("../lua/parts/decimal.lua");
+const BULK: &str = include_str!("../lua/parts/bulk.lua");
+const REMOVE: &str = include_str!("../lua/parts/remove.lua");
+const INDEX: &str = include_str!("../lua/parts/index.lua");
+const SCAN: &str = include_str!("../lua/parts/scan.lua");
+
 macro_rules! script {
-    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $file:literal $([$($part:ident),*])?;)*) => {
         $($(#[$doc])*
-        pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("../lua/", $file))));)*
+        pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::new(&whole(include_str!(concat!("../lua/", $file)), &[$($($part),*)?]))
+        });)*
     };
 }
 
@@ -19,12 +26,28 @@ script! {
     ADMIT_BATCH = "admit_batch.lua";
     /// Corrects what an admission counted.
     SETTLE = "settle.lua";
-    /// Appends and charges one event.
-    ENQUEUE = "enqueue.lua";
+    /// Appends and charges events.
+    ENQUEUE = "enqueue.lua" [DECIMAL, BULK, INDEX];
     /// Reads the head of the queue.
-    PEEK = "peek.lua";
+    PEEK = "peek.lua" [INDEX];
     /// Takes a committed prefix off the queue.
-    ACK = "ack.lua";
+    ACK = "ack.lua" [DECIMAL, BULK, REMOVE, INDEX];
+    /// Takes a committed prefix off the queue of an older deployment.
+    ACK_OLDER = "ack_older.lua";
+    /// What is pending for a scope.
+    PENDING = "pending.lua" [DECIMAL, INDEX, SCAN];
+    /// What is pending for an organization since an instant.
+    PENDING_SINCE = "pending_since.lua" [DECIMAL, BULK, INDEX, SCAN];
+    /// What the queue of an older deployment charges to one owner.
+    PENDING_OLDER = "pending_older.lua";
+    /// Makes the index of pending spend anew.
+    REINDEX = "reindex.lua" [DECIMAL, BULK, INDEX, SCAN];
+    /// Moves the head of the queue aside.
+    QUARANTINE = "quarantine.lua" [INDEX];
+    /// Puts what was moved aside back.
+    RESTORE = "restore.lua" [INDEX];
+    /// Length and age of the queue.
+    BACKLOG = "backlog.lua";
     /// Counts a deployment's failure and cools it at the threshold.
     RECORD_FAILURE = "record_failure.lua";
     /// Keeps the latest samples.
@@ -41,8 +64,16 @@ script! {
 
 /// Moves a minute's counters to another version of the tree and goes on as [`ADMIT_BATCH`].
 pub(crate) static REBUILD: LazyLock<Script> = LazyLock::new(|| {
-    let batch = include_str!("../lua/admit_batch.lua");
-    // Only the first line of a script may name the engine.
-    let batch = batch.strip_prefix("#!lua\n").unwrap_or(batch);
+    let (_, batch) = split(include_str!("../lua/admit_batch.lua"));
     Script::new(&format!("{}{batch}", include_str!("../lua/rebuild.lua")))
 });
+
+fn whole(script: &str, parts: &[&str]) -> String {
+    let (engine, body) = split(script);
+    format!("{engine}\n{}{body}", parts.concat())
+}
+
+/// The first line, which alone may name the engine, and the rest.
+fn split(script: &str) -> (&str, &str) {
+    script.split_once('\n').unwrap_or((script, ""))
+}

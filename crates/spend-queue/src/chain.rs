@@ -5,7 +5,9 @@ use core::str::FromStr;
 
 use sha1::{Digest, Sha1};
 
-/// The SHA-1 link of one entry: `sha1(hex(previous link) ++ decimal sequence number ++ body)`.
+use crate::Millis;
+
+/// The SHA-1 link of one entry: `sha1(hex(previous link) ++ seq ++ "," ++ queued ++ "," ++ body)`, numbers in decimal.
 ///
 /// It guards against accidents (a diverged fail-over, a foreign writer, a restore), for which SHA-1 is ample
 /// and the one digest that a Redis script can compute; it is no signature against an attacker with write access.
@@ -16,12 +18,12 @@ impl Chain {
     /// The link before the first entry of a queue that never held one.
     pub const GENESIS: Self = Self([0; 20]);
 
-    /// The link of the entry with this sequence number and body, right after the entry that `self` belongs to.
+    /// The link of the entry with this sequence number, time of queueing and body, right after the entry that `self`
+    /// belongs to.
     #[must_use]
-    pub fn next(self, seq: u64, body: &str) -> Self {
+    pub fn next(self, seq: u64, queued: Millis, body: &str) -> Self {
         let mut hash = Sha1::new();
-        hash.update(self.to_string().as_bytes());
-        hash.update(seq.to_string().as_bytes());
+        hash.update(format!("{self}{seq},{queued},"));
         hash.update(body.as_bytes());
         Self(hash.finalize().into())
     }
@@ -60,18 +62,21 @@ impl FromStr for Chain {
 mod tests {
     use super::*;
 
+    const AT: Millis = Millis::EPOCH;
+
     #[test]
     fn a_link_depends_on_everything_before_it() {
-        let one = Chain::GENESIS.next(1, "\"a\"}");
-        assert_eq!(one, Chain::GENESIS.next(1, "\"a\"}"));
-        assert_ne!(one, Chain::GENESIS.next(2, "\"a\"}"));
-        assert_ne!(one, Chain::GENESIS.next(1, "\"b\"}"));
-        assert_ne!(one.next(2, "\"c\"}"), Chain::GENESIS.next(2, "\"c\"}"));
+        let one = Chain::GENESIS.next(1, AT, "\"a\"}");
+        assert_eq!(one, Chain::GENESIS.next(1, AT, "\"a\"}"));
+        assert_ne!(one, Chain::GENESIS.next(2, AT, "\"a\"}"));
+        assert_ne!(one, Chain::GENESIS.next(1, AT, "\"b\"}"));
+        assert_ne!(one, Chain::GENESIS.next(1, Millis::LATEST, "\"a\"}"));
+        assert_ne!(one.next(2, AT, "\"c\"}"), Chain::GENESIS.next(2, AT, "\"c\"}"));
     }
 
     #[test]
     fn the_text_reads_back() {
-        let chain = Chain::GENESIS.next(9, "}");
+        let chain = Chain::GENESIS.next(9, AT, "}");
         assert_eq!(chain.to_string().parse(), Ok(chain));
         assert!("00".parse::<Chain>().is_err());
     }

@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::{Chain, ENTRY_FORMAT, EventError, FieldProblem, MAX_EVENT_BYTES, ScopeRef, SpendEvent, Usd};
+use crate::{
+    Chain, ENTRY_FORMAT, EventError, FieldProblem, MAX_EVENT_BYTES, Millis, ScopeRef, SpendEvent, Start, Usd,
+};
 
 /// The first 16 bytes of a request id's SHA-256: what a queue remembers of an id for ever.
 ///
@@ -34,6 +36,8 @@ pub struct EncodedEvent {
     partition: String,
     scopes: Vec<ScopeRef>,
     paid: Option<i64>,
+    started: Option<Millis>,
+    encoded: Millis,
     body: String,
 }
 
@@ -79,7 +83,8 @@ fn first_half(bytes: &[u8]) -> [u8; 16] {
 impl SpendEvent {
     /// Checks the event and writes it in entry format 2.
     ///
-    /// The same event always gives the same bytes, so a retry is recognised as one.
+    /// The same event always gives the same body, so a retry is recognised as one. `now` goes into the entry beside the
+    /// body, so that the age of what is queued can be told.
     ///
     /// # Errors
     ///
@@ -109,6 +114,8 @@ impl SpendEvent {
             partition: self.partition().to_string(),
             scopes: self.scopes.clone(),
             paid: self.paid().and_then(|cost| cost.counter().ok()),
+            started: self.started_at.map(Millis::of),
+            encoded: Millis::of(now),
             // Without the opening brace: sequence number and chain go before it.
             body: json[1..].to_owned(),
         })
@@ -145,15 +152,35 @@ impl EncodedEvent {
         self.paid.into_iter().flat_map(|picos| self.scopes.iter().map(move |scope| (scope, picos)))
     }
 
-    /// The event's JSON without its opening brace: what a queue puts behind sequence number and chain.
+    /// The places of the time index that the event's money belongs to: none when it is free, unpriced, charges no
+    /// organization, or does not say when it started.
+    pub fn starts(&self) -> impl Iterator<Item = Start> {
+        let at = self.paid.and(self.started);
+        at.into_iter().flat_map(|at| self.scopes.iter().filter_map(move |scope| Start::of(scope, at)))
+    }
+
+    /// When the event was encoded, by the clock of the host that did it: the time from which its age in the queue counts,
+    /// in a spool before the queue included.
+    #[must_use]
+    pub const fn encoded(&self) -> Millis {
+        self.encoded
+    }
+
+    /// The event's JSON without its opening brace: what a queue puts behind sequence number, chain and time.
     #[must_use]
     pub fn body(&self) -> &str {
         &self.body
     }
 
+    /// The link of the entry behind this one.
+    #[must_use]
+    pub fn chain_after(&self, before: Chain, seq: u64) -> Chain {
+        before.next(seq, self.encoded, &self.body)
+    }
+
     /// The whole entry in its place of the chain.
     #[must_use]
     pub fn entry(&self, seq: u64, chain: Chain) -> String {
-        format!("{{\"seq\":{seq},\"chain\":\"{chain}\",{}", self.body)
+        format!("{{\"seq\":{seq},\"chain\":\"{chain}\",\"queued\":{},{}", self.encoded, self.body)
     }
 }

@@ -1,35 +1,74 @@
 //! What a queue holds, read back.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 use crate::encode::PayloadCheck;
-use crate::{Chain, ENTRY_FORMAT, EntryError, SpendEvent};
+use crate::{Chain, ENTRY_FORMAT, EntryError, Millis, ScopeRef, SpendEvent, Usd, older};
 
-/// One entry of the queue: an event in its place of the chain.
+/// One entry of the queue: an event in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its number; consecutive in a queue that only its own scripts touched.
-    pub seq: u64,
-    /// Its link, which proves every entry before it.
-    pub chain: Chain,
+    /// Its place of the chain; `None` in the list of an older deployment, which has no chain.
+    pub link: Option<Link>,
     /// What is to be charged.
     pub event: SpendEvent,
     raw: Vec<u8>,
     body_at: usize,
+    /// The counters of an older deployment, where they are not the event's scopes.
+    older_counters: Option<Vec<ScopeRef>>,
 }
 
+/// The place of an entry in its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Its number; consecutive in a queue that only its own scripts touched.
+    pub seq: u64,
+    /// Its link, which proves every entry before it.
+    pub chain: Chain,
+    /// When the event was made ready for the queue, by its host's clock.
+    pub queued: Millis,
+}
+
+/// More than the longest link has.
+const MAX_LINK_BYTES: usize = 128;
+
 impl Entry {
-    /// Reads the bytes of an entry.
+    /// Reads the bytes of an entry of format 2.
     ///
     /// # Errors
     ///
-    /// [`EntryError`] when this is no entry of format 2; a retry cannot help.
+    /// [`EntryError`] when this is no such entry; a retry cannot help.
     pub fn decode(raw: Vec<u8>) -> Result<Self, EntryError> {
         let text = core::str::from_utf8(&raw).map_err(|_| EntryError::Foreign)?;
-        let (seq, chain, body) = split(text).ok_or(EntryError::Foreign)?;
+        let (link, body) = split(text).ok_or(EntryError::Foreign)?;
         let body_at = text.len() - body.len();
         let event = decode_event(body)?;
-        Ok(Self { seq, chain, event, raw, body_at })
+        Ok(Self { link: Some(link), event, raw, body_at, older_counters: None })
+    }
+
+    /// Reads the bytes of an entry of format 1, as older deployments wrote them.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError`] when this is no such entry; a retry cannot help.
+    pub fn decode_older(raw: Vec<u8>) -> Result<Self, EntryError> {
+        let text = core::str::from_utf8(&raw).map_err(|_| EntryError::Foreign)?;
+        let older::Charged { event, counters } = older::decode(text)?;
+        Ok(Self { link: None, event, raw, body_at: 0, older_counters: Some(counters) })
+    }
+
+    /// The link that bytes start with, whether or not an event follows.
+    pub(crate) fn link_of(raw: &[u8]) -> Option<Link> {
+        // A link is short and ASCII; what follows it may be anything.
+        let start = &raw[..raw.len().min(MAX_LINK_BYTES)];
+        split(
+            core::str::from_utf8(start).unwrap_or_else(|error| {
+                core::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
+            }),
+        )
+        .map(|(link, _)| link)
     }
 
     /// The bytes as the queue holds them.
@@ -41,28 +80,39 @@ impl Entry {
     /// What tells a retry from another payload under the same request id.
     #[must_use]
     pub fn payload_check(&self) -> PayloadCheck {
-        PayloadCheck::of(self.body())
+        PayloadCheck::of(&self.body())
     }
 
     /// Whether this entry's link follows from the one before it.
     #[must_use]
     pub fn follows(&self, before: &Self) -> bool {
-        before.seq.checked_add(1) == Some(self.seq) && self.chain == before.chain.next(self.seq, self.body())
+        let (Some(this), Some(before)) = (self.link, before.link) else { return false };
+        before.seq.checked_add(1) == Some(this.seq)
+            && this.chain == before.chain.next(this.seq, this.queued, &self.body())
     }
 
-    fn body(&self) -> &str {
-        // The raw bytes were checked to be UTF-8 by `decode`, the only constructor.
-        core::str::from_utf8(&self.raw[self.body_at..]).unwrap_or_default()
+    /// The counters that enqueueing the entry added its cost to, if it has one.
+    #[must_use]
+    pub fn counters(&self) -> &[ScopeRef] {
+        self.older_counters.as_ref().unwrap_or(&self.event.scopes)
+    }
+
+    fn body(&self) -> Cow<'_, str> {
+        // The raw bytes were checked to be UTF-8 by the only constructors, so nothing is replaced here.
+        String::from_utf8_lossy(&self.raw[self.body_at..])
     }
 }
 
-/// Sequence number, link and body of `{"seq":N,"chain":"HEX",BODY`, in exactly this writing: what the enqueue
-/// script splices, and nothing that a general JSON reader would also accept.
-fn split(text: &str) -> Option<(u64, Chain, &str)> {
+/// Link and body of `{"seq":N,"chain":"HEX","queued":MS,BODY`, in exactly this writing: what the enqueue script splices,
+/// and nothing that a general JSON reader would also accept.
+fn split(text: &str) -> Option<(Link, &str)> {
     let (seq, rest) = text.strip_prefix("{\"seq\":")?.split_once(',')?;
-    let (chain, body) = rest.strip_prefix("\"chain\":\"")?.split_once("\",")?;
-    let number: u64 = seq.parse().ok()?;
-    (number.to_string() == seq).then_some((number, chain.parse().ok()?, body))
+    let (chain, rest) = rest.strip_prefix("\"chain\":\"")?.split_once("\",\"queued\":")?;
+    let (queued, body) = rest.split_once(',')?;
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| number.to_string() == text);
+    let link = Link { seq: number(seq)?, chain: chain.parse().ok()?, queued: Millis::new(number(queued)?)? };
+    // One link has one writing.
+    (link.chain.to_string() == chain).then_some((link, body))
 }
 
 fn decode_event(body: &str) -> Result<SpendEvent, EntryError> {
@@ -83,7 +133,11 @@ fn decode_event(body: &str) -> Result<SpendEvent, EntryError> {
     let mut event: SpendEvent = serde_json::from_str(&object).map_err(json)?;
     // `format` and the decimal for people are the entry's, not the event's.
     event.extra.remove("format");
-    event.extra.remove("spend");
+    let shown = event.extra.remove("spend");
+    let shown = shown.map(|shown| shown.as_str().and_then(|text| text.parse::<Usd>().ok()));
+    if shown != event.cost.map(Some) {
+        return Err(EntryError::Amounts);
+    }
     event.validate()?;
     Ok(event)
 }
@@ -110,13 +164,14 @@ mod tests {
 
     fn raw(event: &SpendEvent) -> Vec<u8> {
         let encoded = event.encode(now()).unwrap();
-        encoded.entry(7, Chain::GENESIS.next(7, encoded.body())).into_bytes()
+        encoded.entry(7, encoded.chain_after(Chain::GENESIS, 7)).into_bytes()
     }
 
     #[test]
     fn an_entry_starts_with_seq_and_chain_and_shows_the_amount_twice() {
         let text = String::from_utf8(raw(&event())).unwrap();
         assert!(text.starts_with("{\"seq\":7,\"chain\":\""), "{text}");
+        assert!(text.contains("\",\"queued\":1772366400000,\"format\":2,"), "{text}");
         assert!(text.contains("\"format\":2,\"spend\":\"0.0000027\""), "{text}");
         assert!(text.contains("\"spend_pusd\":2700000"), "{text}");
         assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
@@ -129,7 +184,7 @@ mod tests {
         {
             let entry = Entry::decode(raw(&event)).unwrap();
             assert_eq!(entry.event, event);
-            assert_eq!(entry.seq, 7);
+            assert_eq!(entry.link.map(|link| (link.seq, link.queued)), Some((7, Millis::of(now()))));
             assert_eq!(entry.payload_check(), event.encode(now()).unwrap().payload_check());
         }
     }
@@ -165,6 +220,11 @@ mod tests {
             (good.replacen("\"seq\":7", "\"seq\":07", 1).as_bytes(), true),
             (good.replacen("\"seq\":7", "\"seq\":-7", 1).as_bytes(), true),
             (good.replacen("\"chain\":\"", "\"chain\":\"0", 1).as_bytes(), true),
+            (good.replacen("\"queued\":1", "\"queued\":01", 1).as_bytes(), true),
+            (good.replacen("\"queued\":1", "\"queued\":999", 1).as_bytes(), true),
+            (good.replacen("\"spend\":\"0.0000027\"", "\"spend\":\"0.0000028\"", 1).as_bytes(), false),
+            (good.replacen("\"spend\":\"0.0000027\",", "", 1).as_bytes(), false),
+            (good.replacen("2700000", "2700001", 1).as_bytes(), false),
             (cut.as_bytes(), false),
             (good.replacen("2700000", "2700000.5", 1).as_bytes(), false),
             (good.replacen("2700000", "99999999999999999999", 1).as_bytes(), false),
@@ -185,8 +245,8 @@ mod tests {
     #[test]
     fn a_changed_body_does_not_follow() {
         let encoded = event().encode(now()).unwrap();
-        let first = Chain::GENESIS.next(1, encoded.body());
-        let second = first.next(2, encoded.body());
+        let first = encoded.chain_after(Chain::GENESIS, 1);
+        let second = encoded.chain_after(first, 2);
         let one = Entry::decode(encoded.entry(1, first).into_bytes()).unwrap();
         let two = Entry::decode(encoded.entry(2, second).into_bytes()).unwrap();
         assert!(two.follows(&one));

@@ -80,6 +80,9 @@ pub enum EntryError {
     /// The event inside is no valid JSON or lacks a field.
     #[error("unreadable event: {0}")]
     Json(String),
+    /// The amount for people and the amount for programs differ, so one of them was changed by another hand.
+    #[error("spend and spend_pusd are different amounts")]
+    Amounts,
     /// The event inside breaks a bound.
     #[error("invalid event: {0}")]
     Event(#[from] EventError),

@@ -23,7 +23,7 @@ pub const MAX_TEXT_BYTES: usize = 256;
 pub const CLOCK_TOLERANCE: TimeDelta = TimeDelta::days(1);
 
 /// Names that an entry uses for itself, so an unknown field cannot have them.
-const RESERVED: [&str; 4] = ["seq", "chain", "format", "spend"];
+const RESERVED: [&str; 5] = ["seq", "chain", "queued", "format", "spend"];
 
 /// A finished call and its bill.
 ///

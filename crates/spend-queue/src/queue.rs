@@ -57,6 +57,19 @@ pub trait SpendQueue: Send + Sync {
     /// When it may not have been taken. Repeating the call is safe: a second success is [`Acked::Changed`].
     fn ack(&self, receipt: &Receipt) -> impl Future<Output = Result<Acked, Self::Error>> + Send;
 
+    /// Every list that is to be drained: all shards, and that of an older deployment where there is one.
+    fn sources(&self) -> Vec<Shard> {
+        self.shards().iter().collect()
+    }
+
+    /// Makes the index of pending spend anew from the entries, in one step, when it is in doubt and no foreign entry is
+    /// left in the shard.
+    ///
+    /// # Errors
+    ///
+    /// When the shard cannot be read or written. Repeating the call is always safe.
+    fn reindex(&self, shard: Shard) -> impl Future<Output = Result<Reindexed, Self::Error>> + Send;
+
     /// How many entries a shard holds.
     ///
     /// # Errors
@@ -101,4 +114,29 @@ pub enum Acked {
     /// The head of the shard is not the prefix that the receipt names; nothing changed. Another flusher was
     /// faster, or the queue was rewound.
     Changed,
+}
+
+/// What became of an index that was to be made anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reindexed {
+    /// It was proven already, or the shard has none; nothing changed.
+    Proven,
+    /// It was made anew from all entries.
+    Rebuilt {
+        /// How many.
+        entries: u64,
+    },
+    /// An entry cannot be read, or does not follow from the one before it; nothing changed. Draining what stands before
+    /// it, or taking it off, helps.
+    Blocked {
+        /// Its place in the list, 0 for the head.
+        position: u64,
+    },
+    /// The shard holds more entries than one step goes through; nothing changed. Draining helps.
+    TooLong {
+        /// How many it holds.
+        depth: u64,
+        /// How many one step goes through.
+        bound: u64,
+    },
 }

@@ -4,9 +4,10 @@ use core::fmt;
 use core::str::FromStr;
 use std::collections::BTreeMap;
 
+use sha1::{Digest, Sha1};
 use thiserror::Error;
 
-use crate::{Chain, Charge, Entry, EntryError, ScopeRef, Shard, Usd};
+use crate::{Chain, Charge, Entry, EntryError, Millis, ScopeRef, Shard, Start, Usd};
 
 /// The most entries of one peek or acknowledgement.
 pub const MAX_BATCH: u32 = 10_000;
@@ -69,7 +70,20 @@ pub struct Peeked {
     pub depth: u64,
     /// Why the batch ends before the entries that were looked at did.
     pub stop: Option<Stop>,
+    /// Whether the shard's index of pending spend is proven to match its entries.
+    pub index: Index,
     charges: BTreeMap<ScopeRef, Charge>,
+    starts: BTreeMap<Start, Usd>,
+}
+
+/// Whether a shard's index of pending spend can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Index {
+    /// Length, head and tail of the list are what the queue's own scripts made them, and no script found otherwise.
+    #[default]
+    Proven,
+    /// Another hand touched the list or the index: strict reads go through the entries until the index is rebuilt.
+    Doubtful,
 }
 
 /// Why a batch ends early. Only [`Stop::Corrupt`] needs an operator, and only when it stands at the head.
@@ -98,8 +112,7 @@ pub enum Stop {
     },
 }
 
-/// Names the whole prefix that was committed: its first and last bytes, and through the last one's chain all
-/// between them (design D7). An acknowledgement of anything else changes nothing.
+/// Names the whole prefix that was committed (design D7). An acknowledgement of anything else changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The shard to trim.
@@ -110,28 +123,60 @@ pub struct Receipt {
     pub head: Vec<u8>,
     /// The raw last entry.
     pub last: Vec<u8>,
-    /// The sequence number of the first entry.
-    pub first_seq: u64,
-    /// The sequence number of the last entry.
-    pub last_seq: u64,
-    /// The link of the last entry.
-    pub chain: Chain,
+    /// What proves the entries between them.
+    pub proof: Proof,
     /// What the entries added to the counters, so what is to be subtracted.
     pub charges: BTreeMap<ScopeRef, Charge>,
+    /// What they added to the index by time.
+    pub starts: BTreeMap<Start, Usd>,
+}
+
+/// What proves every entry of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// The last entry's link proves all before it.
+    Chain {
+        /// The sequence number of the first entry.
+        first_seq: u64,
+        /// The sequence number of the last entry.
+        last_seq: u64,
+        /// The link of the last entry.
+        chain: Chain,
+    },
+    /// In the list of an older deployment, which has no chain: the SHA-1 of all raw entries, one after the other.
+    Digest([u8; 20]),
+}
+
+impl Receipt {
+    /// The sequence numbers of the first and the last entry; `None` where entries have none.
+    #[must_use]
+    pub const fn seqs(&self) -> Option<(u64, u64)> {
+        match self.proof {
+            Proof::Chain { first_seq, last_seq, .. } => Some((first_seq, last_seq)),
+            Proof::Digest(_) => None,
+        }
+    }
 }
 
 impl Peeked {
-    /// Reads the raw head of a list: the longest prefix that decodes with an unbroken chain.
+    /// Reads the raw head of a list: the longest prefix that decodes, with an unbroken chain where there is one.
     ///
     /// What every implementation of [`crate::SpendQueue`] returns from a peek, so all agree on where a batch ends.
-    pub fn read(shard: Shard, raw: impl IntoIterator<Item = Vec<u8>>, depth: u64) -> Self {
-        let mut peeked = Self { shard, entries: Vec::new(), depth, stop: None, charges: BTreeMap::new() };
+    pub fn read(shard: Shard, raw: impl IntoIterator<Item = Vec<u8>>, depth: u64, index: Index) -> Self {
+        let mut peeked = Self {
+            shard,
+            entries: Vec::new(),
+            depth,
+            stop: None,
+            index,
+            charges: BTreeMap::new(),
+            starts: BTreeMap::new(),
+        };
+        let decode = if shard.is_older() { Entry::decode_older } else { Entry::decode };
         for (position, raw) in raw.into_iter().enumerate() {
-            let stop = match Entry::decode(raw.clone()) {
+            let stop = match decode(raw.clone()) {
                 Err(error) => Some(Stop::Corrupt { position, raw, error }),
-                Ok(entry) if peeked.entries.last().is_some_and(|before| !entry.follows(before)) => {
-                    Some(Stop::ChainBreak { position })
-                }
+                Ok(entry) if peeked.breaks(&entry) => Some(Stop::ChainBreak { position }),
                 Ok(entry) if !peeked.charge(&entry) => Some(Stop::AmountBound { position }),
                 Ok(entry) => {
                     peeked.entries.push(entry);
@@ -146,18 +191,35 @@ impl Peeked {
         peeked
     }
 
+    /// When the oldest entry was queued; its event's end or start where the entry does not say.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Millis> {
+        let Entry { link, event, .. } = self.entries.first()?;
+        let queued = link.map(|link| link.queued);
+        queued.or_else(|| event.ended_at.or(event.started_at).map(Millis::of))
+    }
+
+    fn breaks(&self, entry: &Entry) -> bool {
+        !self.shard.is_older() && self.entries.last().is_some_and(|before| !entry.follows(before))
+    }
+
     /// Adds an entry's charges; `false`, with nothing added, when a sum would not fit a counter.
     fn charge(&mut self, entry: &Entry) -> bool {
         let Some(cost) = entry.event.paid() else { return true };
         let sum = |scope| self.charges.get(scope).copied().unwrap_or_default().amount.checked_add(cost);
         let fits = |scope| sum(scope).is_some_and(|sum: Usd| sum.counter().is_ok());
-        if !entry.event.scopes.iter().all(fits) {
+        if !entry.counters().iter().all(fits) {
             return false;
         }
-        for scope in &entry.event.scopes {
+        let at = entry.link.and(entry.event.started_at).map(Millis::of);
+        for scope in entry.counters() {
             let charge = self.charges.entry(scope.clone()).or_default();
             charge.amount = charge.amount.checked_add(cost).unwrap_or(charge.amount);
             charge.paid_events += 1;
+            if let Some(start) = at.and_then(|at| Start::of(scope, at)) {
+                let amount = self.starts.entry(start).or_default();
+                *amount = amount.checked_add(cost).unwrap_or(*amount);
+            }
         }
         true
     }
@@ -166,15 +228,24 @@ impl Peeked {
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         let (first, last) = (self.entries.first()?, self.entries.last()?);
+        let proof = match (first.link, last.link) {
+            (Some(first), Some(last)) => {
+                Proof::Chain { first_seq: first.seq, last_seq: last.seq, chain: last.chain }
+            }
+            _ => {
+                let mut hash = Sha1::new();
+                self.entries.iter().for_each(|entry| hash.update(entry.raw()));
+                Proof::Digest(hash.finalize().into())
+            }
+        };
         Some(Receipt {
             shard: self.shard,
             entries: u32::try_from(self.entries.len()).ok()?,
             head: first.raw().to_vec(),
             last: last.raw().to_vec(),
-            first_seq: first.seq,
-            last_seq: last.seq,
-            chain: last.chain,
+            proof,
             charges: self.charges.clone(),
+            starts: self.starts.clone(),
         })
     }
 }

@@ -9,7 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The most shards that one deployment can have: a Redis Cluster has no more slots to give.
 pub const MAX_SHARDS: u16 = 16_384;
 
-/// One shard: one hash tag, so one Redis Cluster slot, one list, one chain.
+/// One shard: one hash tag, so one Redis Cluster slot, one list, one chain; or the list of an older deployment, which is
+/// drained as one more shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(u16);
 
@@ -30,7 +31,16 @@ pub struct ShardCountError(pub u16);
 pub struct ParseShardCountError;
 
 impl Shard {
-    /// The shard's number, from 0.
+    /// The list that an older deployment left or still writes (entry format 1). It has no numbers and no chain.
+    pub const OLDER: Self = Self(u16::MAX);
+
+    /// Whether it is the list of an older deployment.
+    #[must_use]
+    pub const fn is_older(self) -> bool {
+        self.0 == Self::OLDER.0
+    }
+
+    /// The shard's number, from 0; 65,535 for [`Shard::OLDER`].
     #[must_use]
     pub const fn index(self) -> u16 {
         self.0
@@ -39,7 +49,7 @@ impl Shard {
 
 impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        if self.is_older() { f.pad("older") } else { self.0.fmt(f) }
     }
 }
 

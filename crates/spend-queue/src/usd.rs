@@ -97,6 +97,53 @@ impl Usd {
         amounts.into_iter().try_fold(Self::ZERO, Self::checked_add)
     }
 
+    /// Reads what [`FromStr`] reads; digits below one picodollar are rounded to the nearest, half to even. Also says
+    /// whether the amount is exact. For amounts that another program computed with floats; everything else should
+    /// be refused when it is too fine.
+    ///
+    /// # Errors
+    ///
+    /// When the text is no finite decimal number, or does not fit.
+    pub fn nearest(text: &str) -> Result<(Self, bool), UsdError> {
+        let not_decimal = || UsdError::NotDecimal(excerpt(text));
+        let out_of_range = || UsdError::OutOfRange(excerpt(text));
+        let (negative, unsigned) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent_of(exponent).ok_or_else(not_decimal)?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(not_decimal());
+        }
+        let Some(first) = digits.iter().position(|digit| *digit != b'0') else {
+            return Ok((Self::ZERO, true));
+        };
+        let last = digits.iter().rposition(|digit| *digit != b'0').unwrap_or(first);
+        // The last significant digit stands for 10^(power) picodollars.
+        let behind = i64::try_from(digits.len() - 1 - last).unwrap_or(i64::MAX);
+        let fraction_digits = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+        let power =
+            i64::from(SCALE).saturating_add(exponent).saturating_sub(fraction_digits).saturating_add(behind);
+        let significant = core::str::from_utf8(&digits[first..=last]).map_err(|_| not_decimal())?;
+        let significant: i128 = significant.parse().map_err(|_| out_of_range())?;
+        let factor = u32::try_from(power.unsigned_abs()).ok().and_then(|power| 10_i128.checked_pow(power));
+        let picos = match (power < 0, factor) {
+            (false, factor) => {
+                factor.and_then(|factor| significant.checked_mul(factor)).ok_or_else(out_of_range)?
+            }
+            (true, Some(divisor)) => round_half_even(significant, divisor),
+            // Divided by more than any amount.
+            (true, None) => 0,
+        };
+        Ok((Self(if negative { -picos } else { picos }), power >= 0))
+    }
+
     /// Whether the amount is below zero.
     #[must_use]
     pub const fn is_negative(self) -> bool {
@@ -133,41 +180,18 @@ impl FromStr for Usd {
 
     /// Reads `[-+]digits[.digits][e[-+]digits]` exactly, as JSON and price lists write amounts.
     fn from_str(text: &str) -> Result<Self, UsdError> {
-        let not_decimal = || UsdError::NotDecimal(excerpt(text));
-        let (negative, unsigned) = match text.as_bytes().first() {
-            Some(b'-') => (true, &text[1..]),
-            Some(b'+') => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent_of(exponent).ok_or_else(not_decimal)?),
-            None => (unsigned, 0),
-        };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(not_decimal());
+        match Self::nearest(text)? {
+            (amount, true) => Ok(amount),
+            (_, false) => Err(UsdError::TooFine(excerpt(text))),
         }
-        let Some(first) = digits.iter().position(|digit| *digit != b'0') else { return Ok(Self::ZERO) };
-        let last = digits.iter().rposition(|digit| *digit != b'0').unwrap_or(first);
-        // The last significant digit stands for 10^(power) picodollars.
-        let behind = i64::try_from(digits.len() - 1 - last).unwrap_or(i64::MAX);
-        let fraction_digits = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
-        let power =
-            i64::from(SCALE).saturating_add(exponent).saturating_sub(fraction_digits).saturating_add(behind);
-        if power < 0 {
-            return Err(UsdError::TooFine(excerpt(text)));
-        }
-        let out_of_range = || UsdError::OutOfRange(excerpt(text));
-        let significant = core::str::from_utf8(&digits[first..=last]).map_err(|_| not_decimal())?;
-        let significant: i128 = significant.parse().map_err(|_| out_of_range())?;
-        u32::try_from(power)
-            .ok()
-            .and_then(|power| 10_i128.checked_pow(power))
-            .and_then(|factor| significant.checked_mul(factor))
-            .map(|picos| Self(if negative { -picos } else { picos }))
-            .ok_or_else(out_of_range)
     }
+}
+
+/// The quotient of two positive numbers, the second one even and above one.
+fn round_half_even(dividend: i128, divisor: i128) -> i128 {
+    let (quotient, rest) = (dividend / divisor, dividend % divisor);
+    let half = divisor / 2;
+    quotient + i128::from(rest > half || (rest == half && quotient % 2 == 1))
 }
 
 /// A decimal exponent; one of absurd size saturates, so that it is reported as out of range or too fine.
@@ -207,6 +231,25 @@ mod tests {
 
     fn picos(text: &str) -> Result<i128, UsdError> {
         text.parse::<Usd>().map(Usd::picos)
+    }
+
+    #[test]
+    fn digits_below_a_picodollar_are_rounded_half_to_even_where_that_is_asked_for() {
+        for (text, expected) in [
+            ("1e-12", (1, true)),
+            ("0.5e-12", (0, false)),
+            ("1.5e-12", (2, false)),
+            ("2.5e-12", (2, false)),
+            ("2.51e-12", (3, false)),
+            ("-1.5e-12", (-2, false)),
+            ("9e-60", (0, false)),
+        ] {
+            assert_eq!(
+                Usd::nearest(text).map(|(amount, exact)| (amount.picos(), exact)),
+                Ok(expected),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use chrono::{DateTime, Utc};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueue, Receipt, ScopeRef, Shard, ShardCount, SpendEvent,
-    Stop, Usd,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MemoryQueue, Proof, Receipt, Reindexed, ScopeRef,
+    Shard, ShardCount, SpendEvent, Stop, Usd,
 };
 
 fn now() -> DateTime<Utc> {
@@ -66,7 +66,8 @@ fn sequence_and_chain_go_on_after_the_queue_was_empty() {
     let _ = queue.ack_now(&first);
     assert_eq!(queue.enqueue_now(&event("b", 5)), Ok(Enqueued::Accepted { seq: 2, depth: 1 }));
     let entry = queue.peek_now(shard(), limit()).entries.remove(0);
-    assert_eq!(entry.chain, first.chain.next(2, event("b", 5).body()));
+    let Proof::Chain { chain, .. } = first.proof else { panic!("{first:?}") };
+    assert_eq!(entry.link.unwrap().chain, event("b", 5).chain_after(chain, 2));
 }
 
 #[test]
@@ -139,7 +140,57 @@ fn counters_that_hold_too_little_never_block_the_queue_and_are_reported() {
     queue.enqueue_now(&event("c", 5)).unwrap();
     batch.charges.values_mut().for_each(|charge| charge.amount = Usd::from_picos(16));
     assert_eq!(queue.ack_now(&batch), Acked::Done { depth: 1, short_counters: 1 });
-    assert!(queue.index_damaged(shard()));
+    assert_eq!(queue.index(shard()), Index::Doubtful);
     assert_eq!(queue.ack_now(&receipt(&queue)), Acked::Done { depth: 0, short_counters: 1 });
-    assert!(!queue.index_damaged(shard()), "nothing is pending in an empty queue");
+    assert_eq!(queue.index(shard()), Index::Proven, "nothing is pending in an empty queue");
+}
+
+#[test]
+fn pending_spend_is_exact_whatever_another_hand_did_to_the_list() {
+    let queue = filled(&["a", "b", "c"]);
+    assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(15)));
+    queue.tamper(shard(), |list| drop(list.pop_front()));
+    assert_eq!((queue.hot(&team()).amount, queue.index(shard())), (Usd::from_picos(15), Index::Doubtful));
+    assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(10)), "from the entries");
+    let batch = queue.peek_now(shard(), BatchLimit::new(1).unwrap()).receipt().unwrap();
+    let _ = queue.ack_now(&batch);
+    assert_eq!(queue.index(shard()), Index::Doubtful, "an acknowledgement does not hide what is missing");
+    assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(5)));
+    assert_eq!(queue.reindex_now(shard()), Reindexed::Rebuilt { entries: 1 });
+    assert_eq!((queue.hot(&team()).amount, queue.index(shard())), (Usd::from_picos(5), Index::Proven));
+}
+
+#[test]
+fn an_entry_of_another_hand_blocks_the_index_and_the_answer_until_it_is_gone() {
+    let queue = filled(&["a"]);
+    queue.tamper(shard(), |list| list.push_front(b"garbage".to_vec()));
+    queue.enqueue_now(&event("b", 5)).unwrap();
+    assert!(queue.pending_now(&team()).is_err());
+    assert_eq!(queue.reindex_now(shard()), Reindexed::Blocked { position: 0 });
+    assert!(!queue.quarantine_now(shard(), b"something else"));
+    assert!(queue.quarantine_now(shard(), b"garbage"));
+    assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(10)));
+    assert_eq!(queue.reindex_now(shard()), Reindexed::Rebuilt { entries: 2 });
+    assert_eq!(queue.index(shard()), Index::Proven);
+}
+
+#[test]
+fn only_what_started_since_an_instant_occupies_a_new_period() {
+    let queue = MemoryQueue::default();
+    let midnight: DateTime<Utc> = "2026-03-01T00:00:00Z".parse().unwrap();
+    for (id, picos, start) in [
+        ("old", 1, Some("2026-02-28T23:59:59.999999Z")),
+        ("new", 2, Some("2026-03-01T00:00:00Z")),
+        ("unsaid", 4, None),
+    ] {
+        let mut event = SpendEvent::new(id, "m", vec![ScopeRef::new("organization", "o").unwrap(), team()]);
+        event.cost = Some(Usd::from_picos(picos));
+        event.started_at = start.map(|start| start.parse().unwrap());
+        queue.enqueue_now(&event.encode(now()).unwrap()).unwrap();
+    }
+    assert_eq!(queue.pending_since_now("o", midnight), Ok(Usd::from_picos(6)));
+    assert_eq!(queue.pending_since_now("o", DateTime::<Utc>::MIN_UTC), Ok(Usd::from_picos(7)));
+    assert_eq!(queue.pending_since_now("other", midnight), Ok(Usd::ZERO));
+    queue.tamper(shard(), |list| drop(list.pop_front()));
+    assert_eq!(queue.pending_since_now("o", midnight), Ok(Usd::from_picos(6)), "from the entries");
 }

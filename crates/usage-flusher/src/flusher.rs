@@ -11,11 +11,15 @@
 
 use chrono::{DateTime, Utc};
 use iam_ledger::{Batch, Committed};
-use spend_queue::{Acked, BatchLimit, EntryError, QueueError, Shard, SpendQueue, Stop};
+use spend_queue::{Acked, BatchLimit, EntryError, Index, QueueError, Shard, SpendQueue, Stop};
 use thiserror::Error;
 use tokio::task::JoinError;
 
 use crate::ledger::SpendLedger;
+
+/// A flusher makes the index of a shard anew when so many entries are left or fewer: one step of the server goes through all of
+/// them, and each batch may be an occasion. An operator can do it with more (`usage-flusher repair`).
+const MEND_BELOW: u64 = 10_000;
 
 /// Carries one batch at a time from a queue into a ledger.
 ///
@@ -88,7 +92,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         now: DateTime<Utc>,
     ) -> Result<Flushed, FlushError<Q::Error, L::Error>> {
         let batch = self.queue.peek(shard, limit).await.map_err(FlushError::Peek)?;
-        let depth = batch.depth;
+        let (depth, index) = (batch.depth, batch.index);
         let Some(receipt) = batch.receipt() else {
             return match batch.stop {
                 Some(Stop::Corrupt { error, .. }) => Err(FlushError::CorruptHead { shard, error }),
@@ -106,8 +110,8 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         let entries = u64::from(receipt.entries);
         tracing::info!(
             shard = shard.index(),
-            first_seq = receipt.first_seq,
-            last_seq = receipt.last_seq,
+            first_seq = receipt.seqs().map(|(first, _)| first),
+            last_seq = receipt.seqs().map(|(_, last)| last),
             entries,
             new = committed.new,
             duplicates = committed.duplicates,
@@ -135,7 +139,26 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
                 depth
             }
         };
+        if index == Index::Doubtful {
+            self.mend_index(shard, left).await;
+        }
         Ok(Flushed { entries, left, committed })
+    }
+
+    /// Makes the index anew as soon as no foreign entry is left. A failure is no reason to stop the shard: strict reads go
+    /// through the entries meanwhile, and the next step tries again.
+    async fn mend_index(&self, shard: Shard, left: u64) {
+        if left == 0 || left > MEND_BELOW {
+            return;
+        }
+        match self.queue.reindex(shard).await {
+            Ok(outcome) => {
+                tracing::info!(shard = shard.index(), ?outcome, "index of pending spend was in doubt")
+            }
+            Err(error) => {
+                tracing::warn!(shard = shard.index(), %error, "index of pending spend stays in doubt");
+            }
+        }
     }
 }
 

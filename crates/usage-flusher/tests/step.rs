@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use iam_ledger::{Batch, Committed};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueue, MemoryQueueError, Peeked, Receipt, Shard,
-    ShardCount, SpendQueue, Usd,
+    Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueue, MemoryQueueError, Peeked, Receipt, Reindexed,
+    Shard, ShardCount, SpendQueue, Usd,
 };
 use support::{event, now, shard, team};
 use usage_flusher::{FlushError, Flusher, SpendLedger};
@@ -110,6 +110,10 @@ impl SpendQueue for ModelQueue {
             Some(Fault::After) => self.queue.ack(receipt).await.and(Err(lost)),
             None => self.queue.ack(receipt).await,
         }
+    }
+
+    fn reindex(&self, shard: Shard) -> impl Future<Output = Result<Reindexed, Self::Error>> + Send {
+        self.queue.reindex(shard)
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {

@@ -40,7 +40,7 @@ async fn the_flush_log_keeps_one_row_a_batch_with_its_first_time() {
     fixture.ledger.commit(&again).await.unwrap();
     let row = "select concat_ws(' ', shard, first_seq, last_seq, encode(chain, 'hex'), events, \
                committed_at at time zone 'UTC') from flush_log";
-    let expected = format!("0 1 2 {} 2 2026-03-05 12:00:00", entries[1].chain);
+    let expected = format!("0 1 2 {} 2 2026-03-05 12:00:00", entries[1].link.unwrap().chain);
     assert_eq!(fixture.text(row).await, expected);
 }
 

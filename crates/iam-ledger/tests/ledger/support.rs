@@ -110,7 +110,7 @@ pub(crate) fn entries(events: &[SpendEvent]) -> Vec<Entry> {
         .zip(events)
         .map(|(seq, event)| {
             let encoded = event.encode(commit_time()).unwrap();
-            chain = chain.next(seq, encoded.body());
+            chain = encoded.chain_after(chain, seq);
             Entry::decode(encoded.entry(seq, chain).into_bytes()).unwrap()
         })
         .collect()

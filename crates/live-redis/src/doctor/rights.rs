@@ -25,6 +25,9 @@ enum Family {
     Seen,
     Hot,
     Count,
+    Since,
+    SinceAmount,
+    Quarantine,
     Rate,
     Settled,
     Fails,
@@ -37,17 +40,20 @@ enum Family {
     Text,
 }
 use Family::{
-    Affinity, Cooldown, Count, Fails, Hot, Latency, Queue, Rate, Rpm, Seen, Settled, State, Text, Tpm, Usage,
+    Affinity, Cooldown, Count, Fails, Hot, Latency, Quarantine, Queue, Rate, Rpm, Seen, Settled, Since,
+    SinceAmount, State, Text, Tpm, Usage,
 };
 
 /// Commands on kinds of key. The key stands behind the command's first word.
 type Rights = (&'static [Family], &'static [&'static str]);
 
 const GATEWAY: &[Rights] = &[
-    (&[Queue], &["RPUSH x", "LLEN"]),
-    (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
-    (&[Seen], &["HGET x", "HSET x x"]),
-    (&[Hot, Count], &["HGET x", "HLEN", "HINCRBY x 1", "DEL"]),
+    (&[Queue], &["RPUSH x", "LLEN", "LINDEX 0", "LRANGE 0 1"]),
+    (&[State], &["HMGET x", "HSET x x", "HSETNX x x", "HDEL x"]),
+    (&[Seen], &["HGET x", "HSET x x", "PEXPIRE 1"]),
+    (&[Hot, Count], &["HGET x", "HMGET x", "HLEN", "HSET x x", "DEL"]),
+    (&[Since], &["ZCARD", "ZADD 0 x", "ZRANGEBYLEX - +", "DEL"]),
+    (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x", "DEL"]),
     (
         &[Rate],
         &["HGET x", "HMGET x", "HSET x x", "HDEL x", "HKEYS", "HLEN", "HEXISTS x", "EXISTS", "EXPIRE 1"],
@@ -61,19 +67,29 @@ const GATEWAY: &[Rights] = &[
 
 const FLUSHER: &[Rights] = &[
     (&[Queue], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1"]),
-    (&[State], &["HMGET x", "HSET x x", "HDEL x", "HINCRBY x 1"]),
-    (&[Hot, Count], &["HGET x", "HLEN", "HINCRBY x 1", "HDEL x", "DEL"]),
+    (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
+    (&[Hot, Count, SinceAmount], &["HMGET x", "HLEN", "HSET x x", "HDEL x", "DEL"]),
+    (&[Since], &["ZCARD", "ZADD 0 x", "ZREM x", "DEL"]),
 ];
 
-const OPERATOR: &[Rights] =
-    &[(&[Queue], &["LLEN", "LRANGE 0 1"]), (&[State], &["HMGET x"]), (&[Hot], &["HGET x"])];
+const OPERATOR: &[Rights] = &[
+    (&[Queue], &["LLEN", "LRANGE 0 1", "LINDEX 0", "MEMORY|USAGE"]),
+    (&[State], &["HMGET x"]),
+    (&[Hot, Count], &["HGET x", "HLEN", "HGETALL"]),
+    (&[Since], &["ZCARD"]),
+    (&[SinceAmount], &["HLEN"]),
+    (&[Quarantine], &["LRANGE 0 1", "LLEN"]),
+];
 
 impl Family {
     fn key(self, keys: &ShardKeys<'_>) -> String {
         match self {
             Queue => keys.queue(),
             State => keys.state(),
-            Seen => keys.seen(&RequestDigest::of("id")).0,
+            Seen => keys.seen(&RequestDigest::of("id"), None),
+            Since => keys.since(),
+            SinceAmount => keys.since_amount(),
+            Quarantine => keys.quarantine(),
             Hot => keys.hot(),
             Count => keys.count(),
             Rate => keys.rate(0, "id"),

@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- Takes a committed prefix off the queue of an older deployment and its charges off its float counters; a no-op when the
+-- prefix changed. Old gateways and old flushers may work on the same keys at the same time.
+--
+-- allow-oom: a full Redis must be able to drain.
+--
+-- KEYS[1]  list: entries of format 1, oldest first
+-- KEYS[2 ..] string: one float counter for each charged scope
+-- ARGV[1]  number of entries n, 1 to 10000
+-- ARGV[2]  the first entry, byte for byte
+-- ARGV[3]  SHA-1 of the n entries one after the other: they have no chain
+-- ARGV[4 ..] for each counter: the amount to take off, in USD, decimal
+--
+-- Returns {0} when the head of the queue is not that prefix (nothing changed), else {1, entries left, 0}.
+-- Errors (nothing written): DAMAGED a counter is not a number.
+-- Floats drift: a counter that is left with less than half a picodollar is removed.
+
+local n = tonumber(ARGV[1])
+local depth = redis.call('LLEN', KEYS[1])
+if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[2] then
+  return { 0 }
+end
+local entries = redis.call('LRANGE', KEYS[1], 0, n - 1)
+if #entries < n or redis.sha1hex(table.concat(entries)) ~= ARGV[3] then
+  return { 0 }
+end
+local held = {}
+for i = 2, #KEYS do
+  local value = redis.call('GET', KEYS[i])
+  if value and not tonumber(value) then
+    return redis.error_reply('DAMAGED counter ' .. KEYS[i] .. ' of the older deployment is not a number')
+  end
+  held[i] = value
+end
+
+redis.call('LTRIM', KEYS[1], n, -1)
+for i = 2, #KEYS do
+  if held[i] then
+    local left = depth > n and tonumber(redis.call('INCRBYFLOAT', KEYS[i], '-' .. ARGV[i + 2])) or 0
+    if left < 5e-13 then
+      redis.call('DEL', KEYS[i])
+    end
+  end
+end
+return { 1, depth - n, 0 }

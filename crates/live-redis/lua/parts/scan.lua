@@ -1,0 +1,124 @@
+-- Part of other scripts: what the entries themselves say, for when the index is in doubt.
+
+-- days from 1970-01-01 to a day of the Gregorian calendar
+local function days(year, month, day)
+  if month <= 2 then
+    year, month = year - 1, month + 12
+  end
+  return 365 * year + math.floor(year / 4) - math.floor(year / 100) + math.floor(year / 400)
+    + math.floor((153 * (month - 3) + 2) / 5) + day - 719469
+end
+
+-- milliseconds since 1970 of an instant in the one writing that entries use; nil for any other
+local function millis(text)
+  local year, month, day, hour, minute, second, micros =
+    string.match(text, '^(%d%d%d%d)%-(%d%d)%-(%d%d)T(%d%d):(%d%d):(%d%d)%.(%d%d%d%d%d%d)Z$')
+  if not year then
+    return nil
+  end
+  local seconds = ((days(tonumber(year), tonumber(month), tonumber(day)) * 24 + tonumber(hour)) * 60
+    + tonumber(minute)) * 60 + tonumber(second)
+  return seconds * 1000 + math.floor(tonumber(micros) / 1000)
+end
+
+-- number, link, time of queueing and rest of an entry of format 2; nil when the bytes do not start as one
+local function read_link(raw)
+  local seq, chain, queued, at = string.match(raw, '^{"seq":(%d+),"chain":"(%x+)","queued":(%d+),()"format":2,')
+  if not seq or #chain ~= 40 then
+    return nil
+  end
+  return seq, chain, queued, string.sub(raw, at)
+end
+
+-- whether the amount for people is that many picodollars
+local function says(shown, picos)
+  local whole, fraction = string.match(type(shown) == 'string' and shown or '', '^(%d+)%.?(%d*)$')
+  if not whole or #fraction > 12 then
+    return false
+  end
+  local digits = string.match(whole .. fraction .. string.rep('0', 12 - #fraction), '^0*(%d+)$')
+  return digits == picos
+end
+
+-- the charged scopes, the amount in decimal (nil when no money moves) and the start in milliseconds (nil when it is not
+-- said); nil when the bytes are no entry
+local function read_event(raw)
+  local whole, event = pcall(cjson.decode, raw)
+  if not whole or type(event) ~= 'table' or type(event.scopes) ~= 'table' then
+    return nil
+  end
+  local amount, start
+  local paid = event.spend_pusd
+  if paid ~= nil and paid ~= cjson.null then
+    -- the number is a double by now: its digits are in the text
+    amount = string.match(raw, '"spend_pusd":(%d+)[,}]')
+    if not amount or #amount > 19 or tonumber(amount) ~= paid or not says(event.spend, amount) then
+      return nil
+    end
+    if paid == 0 then
+      amount = nil
+    end
+  end
+  if event.start ~= nil and event.start ~= cjson.null then
+    start = type(event.start) == 'string' and millis(event.start)
+    if not start then
+      return nil
+    end
+  end
+  return event.scopes, amount, start
+end
+
+-- calls visit(position from 0, raw) for all entries, until it answers false
+local function each_entry(depth, visit)
+  for from = 0, depth - 1, 100 do
+    for i, raw in ipairs(redis.call('LRANGE', queue, from, from + 99)) do
+      if not visit(from + i - 1, raw) then
+        return
+      end
+    end
+  end
+end
+
+-- what the entries charge to a scope, of those that started at `instant` (milliseconds; nil: all) or later or that do
+-- not say when; an error reply when it cannot be told
+local function pending_by_entries(depth, scope, instant, bound)
+  if depth > bound then
+    return redis.error_reply('UNPROVEN the index is in doubt, and the queue has ' .. depth .. ' entries; at most '
+      .. bound .. ' are gone through')
+  end
+  local high, low, foreign = 0, 0, nil
+  each_entry(depth, function(position, raw)
+    local scopes, amount, start
+    if read_link(raw) then
+      scopes, amount, start = read_event(raw)
+    end
+    if not scopes then
+      foreign = position
+      return false
+    end
+    if amount and not (instant and start and start < instant) then
+      for _, charged in ipairs(scopes) do
+        if charged == scope then
+          high, low = plus(high, low, parse(amount))
+        end
+      end
+    end
+    return true
+  end)
+  if foreign then
+    return redis.error_reply('DAMAGED the index is in doubt, and entry ' .. foreign .. ' of the queue cannot be read')
+  end
+  return { decimal(high, low), depth }
+end
+
+-- the counter of a scope as text, '0' when there is none; an error reply when it is not what these scripts write
+local function counter_of(scope)
+  local amount, events = redis.call('HGET', hot, scope), redis.call('HGET', count, scope)
+  if not amount and not events then
+    return '0'
+  end
+  if not amount or not events or not is_count(amount, 19) or not is_count(events, 15) then
+    return redis.error_reply('DAMAGED pending spend of ' .. scope .. ' is not a positive amount with a positive count')
+  end
+  return amount
+end

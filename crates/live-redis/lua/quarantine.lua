@@ -1,0 +1,29 @@
+#!lua
+-- Moves the head of the queue aside, if it is still the one that was looked at; nothing is lost.
+--
+-- KEYS[1 .. 6]  as parts/index.lua has them
+-- KEYS[7]  list: what was moved aside, each as a line of JSON (why and when) and the raw entry behind it
+-- ARGV[1]  the head that was looked at, byte for byte
+-- ARGV[2]  the line of JSON
+--
+-- Returns {1, entries left}, or {0, entries} when the head is another one (nothing changed).
+-- The index is in doubt from then on, since nobody can say what an entry that cannot be read was charged with.
+
+local depth = redis.call('LLEN', queue)
+local known = read_state()
+redis.call('LLEN', KEYS[7])
+if redis.call('LINDEX', queue, 0) ~= ARGV[1] then
+  return { 0, depth }
+end
+redis.call('RPUSH', KEYS[7], ARGV[2] .. '\n' .. ARGV[1])
+redis.call('LPOP', queue)
+if depth > 1 then
+  redis.call('HSET', state, 'doubt', 'quarantine')
+  return { 1, depth - 1 }
+end
+redis.call('DEL', hot, count, since, amounts)
+redis.call('HDEL', state, 'doubt', 'scopes', 'starts')
+if known[2] then
+  redis.call('HSET', state, 'head', known[2])
+end
+return { 1, 0 }

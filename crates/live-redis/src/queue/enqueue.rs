@@ -1,0 +1,143 @@
+//! Enqueueing, one event alone or several that wait together (design D12).
+
+use std::sync::atomic::Ordering;
+
+use redis::{FromRedisValue, Value};
+use spend_queue::{EncodedEvent, Enqueued, Shard};
+
+use crate::error::{CallError, LiveRedisError};
+use crate::keys::seen_field;
+use crate::lane::{Lanes, Waiting, answer_all};
+use crate::{LiveRedis, script};
+
+/// Who waits for an enqueue, by shard. Each event has an answer of its own: one that is refused refuses no other.
+pub(crate) type EnqueueLanes = Lanes<Shard, EncodedEvent, Result<Enqueued, LiveRedisError>>;
+
+/// The most bytes of events in one call, so that a call of large events does not stand long before an admission.
+const BATCH_BYTES: usize = 256 * 1024;
+
+impl LiveRedis {
+    /// Waits for a place in the shard's next call. The caller may go at any time: the event is then queued or not, and
+    /// enqueueing it again is safe.
+    pub(super) async fn enqueue_in_lane(&self, event: &EncodedEvent) -> Result<Enqueued, LiveRedisError> {
+        self.agree_on_shards().await?;
+        let shard = self.shard_count().shard_of(event.partition());
+        let (answer, free) = self.shared.enqueue_lanes.join(&shard, event.clone());
+        if free {
+            let redis = self.clone();
+            tokio::spawn(async move { redis.drive_enqueues(shard).await });
+        }
+        self.within_deadline(answer.wait()).await?
+    }
+
+    /// Makes call after call until nobody waits.
+    async fn drive_enqueues(&self, shard: Shard) {
+        let mut lane = self.shared.enqueue_lanes.drive(shard);
+        while let Some(batch) = lane.next(self.shared.options.micro_batch, |batch, next| {
+            let bytes: usize = batch.iter().map(|waiting| waiting.ask.body().len()).sum();
+            bytes + next.body().len() <= BATCH_BYTES
+        }) {
+            let (events, replies): (Vec<_>, Vec<_>) = batch.into_iter().map(Waiting::split).unzip();
+            answer_all(replies, self.enqueue_batch(shard, &events).await);
+        }
+    }
+
+    async fn enqueue_batch(
+        &self,
+        shard: Shard,
+        events: &[EncodedEvent],
+    ) -> Result<Vec<Result<Enqueued, LiveRedisError>>, LiveRedisError> {
+        let keys = self.shared.options.prefix.shard(shard);
+        let generation = self.shared.options.dedup_retention.generation_millis();
+        let mut call = script::ENQUEUE.prepare_invoke();
+        self.key_index(&mut call, shard);
+        call.arg(self.shard_count().get());
+        // Kept for two generations, since an id is looked up in its own and in the one before.
+        call.arg(if generation.is_some() { 2 } else { 1 })
+            .arg(generation.map_or(0, |length| length.saturating_mul(2)));
+        for event in events {
+            let digest = event.digest();
+            match generation.map(|length| event.encoded().get() / length) {
+                None => drop(call.key(keys.seen(&digest, None))),
+                Some(current) => {
+                    call.key(keys.seen(&digest, Some(current)));
+                    call.key(keys.seen(&digest, Some(current.saturating_sub(1))));
+                }
+            }
+            let scopes: Vec<_> = event.charges().map(|(scope, _)| scope.to_string()).collect();
+            let starts: Vec<_> = event.starts().map(|start| start.to_string()).collect();
+            call.arg(seen_field(&digest)).arg(&event.payload_check().short()[..]).arg(event.encoded().get());
+            call.arg(event.charges().next().map_or(0, |(_, picos)| picos))
+                .arg(scopes.len())
+                .arg(starts.len());
+            call.arg(event.body()).arg(&scopes).arg(&starts);
+        }
+        let answers = self.hot_script::<Vec<Vec<Value>>>(&call).await?;
+        if answers.len() != events.len() {
+            let count = format!("{} answers to {} events", answers.len(), events.len());
+            return Err(CallError::Answer(count).into());
+        }
+        Ok(answers.iter().map(|answer| read_answer(answer)).collect())
+    }
+
+    /// Makes sure that the deployment has this client's shard count, and records it where none is.
+    ///
+    /// With one shard, the enqueue script does both. With several, an event may land in a shard that a client with another
+    /// count would not look at, so the count is first recorded where every client looks.
+    async fn agree_on_shards(&self) -> Result<(), LiveRedisError> {
+        if self.shard_count().get() == 1 || self.shared.shards_agreed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.stored_shard_count().await?.is_none() {
+            let mut record = redis::cmd("HSETNX");
+            record.arg(self.first_state()).arg("shards").arg(self.shard_count().get());
+            let _: bool = self.hot(async |mut conn| record.query_async(&mut conn).await).await?;
+            self.stored_shard_count().await?;
+        }
+        self.shared.shards_agreed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The shard count that the deployment has recorded, if it has.
+    ///
+    /// # Errors
+    ///
+    /// [`LiveRedisError::ShardCount`] when it is another than this client's.
+    pub(crate) async fn stored_shard_count(&self) -> Result<Option<u16>, LiveRedisError> {
+        let mut read = redis::cmd("HMGET");
+        read.arg(self.first_state()).arg("shards");
+        let (stored,): (Option<String>,) =
+            self.hot(async |mut conn| read.query_async(&mut conn).await).await?;
+        let Some(stored) = stored else { return Ok(None) };
+        let ours = self.shard_count().get();
+        if stored == ours.to_string() {
+            return Ok(Some(ours));
+        }
+        Err(LiveRedisError::ShardCount(format!(
+            "the queue has {} shards, this client was set up for {ours}",
+            stored.escape_debug()
+        )))
+    }
+
+    /// The state of the first shard, which every shard count has.
+    fn first_state(&self) -> String {
+        let first = self.shard_count().iter().next().unwrap_or(Shard::OLDER);
+        self.shared.options.prefix.shard(first).state()
+    }
+}
+
+/// What the script answers about one event.
+fn read_answer(answer: &[Value]) -> Result<Enqueued, LiveRedisError> {
+    let number = |at: usize| answer.get(at).and_then(|value| u64::from_redis_value(value.clone()).ok());
+    let text = |at: usize| answer.get(at).and_then(|value| String::from_redis_value(value.clone()).ok());
+    match (number(0), number(1), number(2), text(1)) {
+        (Some(0), Some(seq), Some(depth), _) => Ok(Enqueued::Accepted { seq, depth }),
+        (Some(1), ..) => Ok(Enqueued::Duplicate),
+        (Some(2), ..) => Ok(Enqueued::Conflict),
+        (Some(3), _, _, Some(scope)) => Err(LiveRedisError::CounterFull(format!(
+            "pending spend of {scope} would exceed 9223372.036854775807 USD"
+        ))),
+        (Some(4), _, _, Some(what)) => Err(LiveRedisError::Damaged(what)),
+        _ => Err(CallError::Answer(format!("enqueue answered {answer:?}")).into()),
+    }
+}

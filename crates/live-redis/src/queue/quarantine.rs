@@ -1,0 +1,112 @@
+//! What an operator takes off the head of a shard, because it cannot be settled: kept aside with its reason, never dropped.
+
+use chrono::{DateTime, Utc};
+use redis::{FromRedisValue, Value};
+use serde::{Deserialize, Serialize};
+use spend_queue::Shard;
+
+use super::unexpected;
+use crate::error::{CallError, LiveRedisError};
+use crate::{LiveRedis, input, script};
+
+/// Why and when something was moved aside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineNote {
+    /// In an operator's words: 1 to 128 bytes, no control character.
+    pub reason: String,
+    /// When, by the operator's clock.
+    pub at: DateTime<Utc>,
+}
+
+/// Something that was moved aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its place in the shard's quarantine, 0 for the oldest.
+    pub place: u64,
+    /// Why and when; `None` when another hand wrote it.
+    pub note: Option<QuarantineNote>,
+    /// The entry, byte for byte.
+    pub raw: Vec<u8>,
+    item: Vec<u8>,
+}
+
+impl Quarantined {
+    fn read(place: u64, item: Vec<u8>) -> Self {
+        let cut = item.iter().position(|byte| *byte == b'\n');
+        let (note, raw) = cut.map_or((&[][..], &item[..]), |cut| (&item[..cut], &item[cut + 1..]));
+        Self { place, note: serde_json::from_slice(note).ok(), raw: raw.to_vec(), item }
+    }
+}
+
+impl LiveRedis {
+    /// Moves the head of a shard aside, if it still is `head`, byte for byte; answers how many entries are left, or `None` when
+    /// the head is another one and nothing changed. In one step; nothing is lost. The shard's index of pending
+    /// spend is in doubt from then on: reindex it.
+    ///
+    /// # Errors
+    ///
+    /// When it may not have been moved; repeating the call is safe. [`LiveRedisError::NotConfigured`] for the list of an
+    /// older deployment, which has no quarantine: old programs would not know of it.
+    pub async fn quarantine(
+        &self,
+        shard: Shard,
+        head: &[u8],
+        note: &QuarantineNote,
+    ) -> Result<Option<u64>, LiveRedisError> {
+        input::id("reason", &note.reason)?;
+        let note = serde_json::to_string(note).map_err(|error| CallError::Answer(error.to_string()))?;
+        let mut call = script::QUARANTINE.prepare_invoke();
+        self.key_quarantine(&mut call, shard)?;
+        call.arg(head).arg(note);
+        self.strictly("quarantine", async { moved(&self.wide_script::<Vec<u64>>(&call).await?) }).await
+    }
+
+    /// What was moved aside in a shard, oldest first, at most `most`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub async fn quarantined(&self, shard: Shard, most: u32) -> Result<Vec<Quarantined>, LiveRedisError> {
+        let mut read = redis::cmd("LRANGE");
+        read.arg(self.shared.options.prefix.shard(shard).quarantine()).arg(0).arg(i64::from(most) - 1);
+        let items = self.strictly("quarantined", self.wide::<Vec<Value>>(&read)).await?;
+        let items = items
+            .into_iter()
+            .map(|item| Vec::<u8>::from_redis_value(item).map_err(|error| unexpected(&error)));
+        (0..).zip(items).map(|(place, item)| Ok(Quarantined::read(place, item?))).collect()
+    }
+
+    /// Puts something back to the head of its shard, if it is still at its place; answers how many entries the shard
+    /// holds, or `None` when nothing changed. In one step. The index is in doubt from then on: reindex it.
+    ///
+    /// # Errors
+    ///
+    /// When it may not have been put back. Look at the quarantine before repeating the call.
+    pub async fn restore(&self, shard: Shard, item: &Quarantined) -> Result<Option<u64>, LiveRedisError> {
+        let mut call = script::RESTORE.prepare_invoke();
+        self.key_quarantine(&mut call, shard)?;
+        call.arg(item.place).arg(&item.item[..]);
+        self.strictly("restore", async { moved(&self.wide_script::<Vec<u64>>(&call).await?) }).await
+    }
+
+    fn key_quarantine(
+        &self,
+        call: &mut redis::ScriptInvocation<'_>,
+        shard: Shard,
+    ) -> Result<(), LiveRedisError> {
+        if shard.is_older() {
+            return Err(LiveRedisError::NotConfigured);
+        }
+        self.key_index(call, shard);
+        call.key(self.shared.options.prefix.shard(shard).quarantine());
+        Ok(())
+    }
+}
+
+fn moved(answer: &[u64]) -> Result<Option<u64>, LiveRedisError> {
+    match *answer {
+        [0, _] => Ok(None),
+        [1, left] => Ok(Some(left)),
+        ref other => Err(CallError::Answer(format!("quarantine answered {other:?}")).into()),
+    }
+}

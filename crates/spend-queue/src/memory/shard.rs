@@ -1,0 +1,255 @@
+//! One shard of the model: what each step does to its state.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::MemoryQueueError;
+use crate::{
+    Acked, BatchLimit, Chain, Charge, EncodedEvent, Enqueued, Entry, Index, Link, MAX_PEEK_BYTES, Millis,
+    Peeked, Proof, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, Start, Usd,
+};
+
+#[derive(Debug)]
+pub(super) struct ShardModel {
+    pub(super) list: VecDeque<Vec<u8>>,
+    seen: HashMap<RequestDigest, [u8; 4]>,
+    hot: BTreeMap<ScopeRef, Charge>,
+    since: BTreeMap<Start, Usd>,
+    head: u64,
+    next: u64,
+    chain: Chain,
+    doubt: bool,
+}
+
+impl Default for ShardModel {
+    fn default() -> Self {
+        Self {
+            list: VecDeque::new(),
+            seen: HashMap::new(),
+            hot: BTreeMap::new(),
+            since: BTreeMap::new(),
+            head: 1,
+            next: 1,
+            chain: Chain::GENESIS,
+            doubt: false,
+        }
+    }
+}
+
+impl ShardModel {
+    pub(super) fn depth(&self) -> u64 {
+        u64::try_from(self.list.len()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn hot(&self, scope: &ScopeRef) -> Charge {
+        self.hot.get(scope).copied().unwrap_or_default()
+    }
+
+    pub(super) fn index(&self) -> Index {
+        let link = |raw: Option<&Vec<u8>>| raw.and_then(|raw| Entry::link_of(raw));
+        let (first, last) = (link(self.list.front()), link(self.list.back()));
+        let whole = self.next.checked_sub(self.head) == Some(self.depth())
+            && first.map(|link| link.seq) == Some(self.head)
+            && self.is_tail(last);
+        if self.list.is_empty() || (whole && !self.doubt) { Index::Proven } else { Index::Doubtful }
+    }
+
+    pub(super) fn enqueue(&mut self, event: &EncodedEvent) -> Result<Enqueued, MemoryQueueError> {
+        let check = event.payload_check().short();
+        if let Some(known) = self.seen.get(&event.digest()) {
+            return Ok(if *known == check { Enqueued::Duplicate } else { Enqueued::Conflict });
+        }
+        if self.list.is_empty() {
+            self.forget_index();
+        }
+        let mut sums = Vec::new();
+        for (scope, picos) in event.charges() {
+            let charge = self.hot(scope);
+            let amount = charge.amount.checked_add(Usd::from_picos(picos.into()));
+            match amount.filter(|amount| amount.counter().is_ok()) {
+                Some(amount) => sums.push((scope, Charge { amount, paid_events: charge.paid_events + 1 })),
+                None => return Err(MemoryQueueError::CounterOverflow(scope.clone())),
+            }
+        }
+        self.doubt |= self.list.back().is_some_and(|last| !self.is_tail(Entry::link_of(last)));
+        let (seq, chain) = (self.next, event.chain_after(self.chain, self.next));
+        if self.list.is_empty() {
+            self.head = seq;
+        }
+        self.list.push_back(event.entry(seq, chain).into_bytes());
+        self.seen.insert(event.digest(), check);
+        self.hot.extend(sums.into_iter().map(|(scope, charge)| (scope.clone(), charge)));
+        let paid = event.charges().next().map(|(_, picos)| Usd::from_picos(picos.into()));
+        for (start, paid) in event.starts().zip(paid.into_iter().cycle()) {
+            let amount = self.since.entry(start).or_default();
+            *amount = amount.checked_add(paid).unwrap_or(*amount);
+        }
+        (self.next, self.chain) = (seq + 1, chain);
+        Ok(Enqueued::Accepted { seq, depth: self.depth() })
+    }
+
+    pub(super) fn peek(&self, shard: Shard, limit: BatchLimit) -> Peeked {
+        let mut bytes = 0;
+        let within = |raw: &&Vec<u8>| {
+            let first = bytes == 0;
+            bytes += raw.len();
+            first || bytes <= MAX_PEEK_BYTES
+        };
+        let count = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        let raw: Vec<_> = self.list.iter().take(count).take_while(within).cloned().collect();
+        Peeked::read(shard, raw, self.depth(), self.index())
+    }
+
+    pub(super) fn ack(&mut self, receipt: &Receipt) -> Acked {
+        let Some(last) = usize::try_from(receipt.entries).ok().and_then(|count| count.checked_sub(1)) else {
+            return Acked::Changed;
+        };
+        let same = self.list.front() == Some(&receipt.head) && self.list.get(last) == Some(&receipt.last);
+        if !same || matches!(receipt.proof, Proof::Digest(_)) {
+            return Acked::Changed;
+        }
+        let mut short_counters = 0;
+        for (scope, taken) in &receipt.charges {
+            let held = self.hot.remove(scope).unwrap_or_default();
+            let events = held.paid_events.checked_sub(taken.paid_events);
+            let amount = left_over(held.amount, taken.amount);
+            match amount.zip(events) {
+                Some((amount, 0)) if amount.is_zero() => {}
+                Some((amount, paid_events)) if !amount.is_zero() && paid_events > 0 => {
+                    self.hot.insert(scope.clone(), Charge { amount, paid_events });
+                }
+                _ => short_counters += 1,
+            }
+        }
+        for (start, taken) in &receipt.starts {
+            match left_over(self.since.remove(start).unwrap_or_default(), *taken) {
+                Some(amount) if amount.is_zero() => {}
+                Some(amount) => drop(self.since.insert(start.clone(), amount)),
+                None => short_counters += 1,
+            }
+        }
+        self.doubt |= short_counters > 0;
+        self.list.drain(..=last);
+        self.head += u64::from(receipt.entries);
+        self.settle_if_empty();
+        Acked::Done { depth: self.depth(), short_counters }
+    }
+
+    pub(super) fn quarantine(&mut self, head: &[u8]) -> bool {
+        if self.list.front().is_none_or(|front| front != head) {
+            return false;
+        }
+        self.list.pop_front();
+        self.doubt = true;
+        self.settle_if_empty();
+        true
+    }
+
+    pub(super) fn reindex(&mut self) -> Reindexed {
+        if self.index() == Index::Proven {
+            return Reindexed::Proven;
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        for (position, raw) in (0..).zip(&self.list) {
+            match Entry::decode(raw.clone()) {
+                Ok(entry) if entries.last().is_none_or(|before| entry.follows(before)) => entries.push(entry),
+                _ => return Reindexed::Blocked { position },
+            }
+        }
+        self.forget_index();
+        for entry in &entries {
+            self.recharge(entry);
+        }
+        if let (Some(first), Some(last)) = (link(entries.first()), link(entries.last())) {
+            (self.head, self.next, self.chain) = (first.seq, last.seq + 1, last.chain);
+        }
+        Reindexed::Rebuilt { entries: self.depth() }
+    }
+
+    pub(super) fn pending(&self, shard: Shard, scope: &ScopeRef) -> Result<Usd, MemoryQueueError> {
+        self.known(shard, |charged, _| charged == scope, || self.hot(scope).amount)
+    }
+
+    pub(super) fn pending_since(
+        &self,
+        shard: Shard,
+        scope: &ScopeRef,
+        since: &Start,
+    ) -> Result<Usd, MemoryQueueError> {
+        let current = |started: Option<Millis>| started.is_none_or(|started| started >= since.at());
+        self.known(
+            shard,
+            |charged, started| charged == scope && current(started),
+            || {
+                let first = Start::new(since.organization_id(), Millis::EPOCH);
+                let older =
+                    Usd::checked_sum(self.since.range(first..since.clone()).map(|(_, amount)| *amount));
+                older.and_then(|older| left_over(self.hot(scope).amount, older)).unwrap_or_default()
+            },
+        )
+    }
+
+    /// From the index where it is proven, else from the entries.
+    fn known(
+        &self,
+        shard: Shard,
+        counts: impl Fn(&ScopeRef, Option<Millis>) -> bool,
+        indexed: impl FnOnce() -> Usd,
+    ) -> Result<Usd, MemoryQueueError> {
+        if self.list.is_empty() {
+            return Ok(Usd::ZERO);
+        }
+        if self.index() == Index::Proven {
+            return Ok(indexed());
+        }
+        let mut sum = Usd::ZERO;
+        for (position, raw) in (0..).zip(&self.list) {
+            let entry =
+                Entry::decode(raw.clone()).map_err(|_| MemoryQueueError::Unreadable { shard, position })?;
+            let started = entry.event.started_at.map(Millis::of);
+            if entry.event.scopes.iter().any(|scope| counts(scope, started)) {
+                sum = sum.checked_add(entry.event.paid().unwrap_or_default()).unwrap_or(sum);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn recharge(&mut self, entry: &Entry) {
+        let Some(cost) = entry.event.paid() else { return };
+        for scope in &entry.event.scopes {
+            let charge = self.hot.entry(scope.clone()).or_default();
+            charge.amount = charge.amount.checked_add(cost).unwrap_or(charge.amount);
+            charge.paid_events += 1;
+            let at = entry.event.started_at.map(Millis::of);
+            if let Some(start) = at.and_then(|at| Start::of(scope, at)) {
+                let amount = self.since.entry(start).or_default();
+                *amount = amount.checked_add(cost).unwrap_or(*amount);
+            }
+        }
+    }
+
+    fn is_tail(&self, last: Option<Link>) -> bool {
+        last.is_some_and(|link| link.seq.checked_add(1) == Some(self.next) && link.chain == self.chain)
+    }
+
+    fn settle_if_empty(&mut self) {
+        if self.list.is_empty() {
+            self.forget_index();
+            self.head = self.next;
+        }
+    }
+
+    /// Nothing is pending in an empty queue, whatever the counters say.
+    fn forget_index(&mut self) {
+        self.hot.clear();
+        self.since.clear();
+        self.doubt = false;
+    }
+}
+
+fn left_over(held: Usd, taken: Usd) -> Option<Usd> {
+    held.checked_sub(taken).filter(|left| !left.is_negative())
+}
+
+fn link(entry: Option<&Entry>) -> Option<Link> {
+    entry.and_then(|entry| entry.link)
+}
