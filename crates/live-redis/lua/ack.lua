@@ -50,7 +50,7 @@ local hot_pairs, count_pairs, gone = {}, {}, {}
 local pending, paid = read_fields(hot, scopes), read_fields(count, scopes)
 for i, scope in ipairs(scopes) do
   local amount, events = pending[i], paid[i]
-  if (amount and not is_count(amount, 19)) or (events and not is_count(events, 15)) then
+  if (amount and not is_amount(amount)) or (events and not is_count(events, 15)) then
     return redis.error_reply('DAMAGED pending spend of ' .. scope .. ' is not a positive integer')
   end
   local high, low = parse(amount or '0')
@@ -68,7 +68,7 @@ for i, scope in ipairs(scopes) do
 end
 local amount_pairs, gone_starts = {}, {}
 for i, amount in ipairs(read_fields(amounts, starts)) do
-  if amount and not is_count(amount, 19) then
+  if amount and not is_amount(amount) then
     return redis.error_reply('DAMAGED pending spend of one organization and start is not a positive integer')
   end
   local high, low = parse(amount or '0')

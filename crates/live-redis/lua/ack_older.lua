@@ -15,6 +15,11 @@
 -- Errors (nothing written): DAMAGED a counter is not a number.
 -- Floats drift: a counter that is left with less than half a picodollar is removed.
 
+-- what INCRBYFLOAT takes and writes: tonumber also takes blanks, hexadecimal and infinity
+local function is_float(text)
+  return #text < 128 and string.find(text, '^%-?%d+%.?%d*$') ~= nil
+end
+
 local n = tonumber(ARGV[1])
 local depth = redis.call('LLEN', KEYS[1])
 if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[2] then
@@ -27,7 +32,7 @@ end
 local held = {}
 for i = 2, #KEYS do
   local value = redis.call('GET', KEYS[i])
-  if value and not tonumber(value) then
+  if value and not is_float(value) then
     return redis.error_reply('DAMAGED counter ' .. KEYS[i] .. ' of the older deployment is not a number')
   end
   held[i] = value

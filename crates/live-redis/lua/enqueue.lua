@@ -8,9 +8,9 @@
 -- KEYS[5]  sorted set, all scores 0: organization and start millisecond of pending events
 -- KEYS[6]  hash: the same -> pending picodollars
 -- KEYS[7 ..] for each event: its bucket of remembered request ids (hash, digest -> payload check); where ids are not
---          remembered for ever, the bucket of this generation and that of the one before
+--          remembered for ever, the bucket of this generation and those of the one before and the one behind
 -- ARGV[1]  shard count of the caller
--- ARGV[2]  buckets an event, 1 or 2
+-- ARGV[2]  buckets an event, 1 or 3
 -- ARGV[3]  milliseconds that a bucket is kept after its last event; 0 for ever
 -- ARGV[4 ..] for each event: digest of the request id within the bucket; payload check (4 bytes); millisecond at which it
 --          was made ready; picodollars to charge to each scope (decimal, 0 to 2^63-1); number of scopes to charge; number
@@ -70,7 +70,7 @@ if depth > 0 then
 end
 for i, scope in ipairs(scopes) do
   local amount, number, counter = pending[i] or false, paid[i] or false, named[scope]
-  if (amount == false) ~= (number == false) or (amount and not (is_count(amount, 19) and is_count(number, 15))) then
+  if (amount == false) ~= (number == false) or (amount and not (is_amount(amount) and is_count(number, 15))) then
     counter.bad = 'pending spend of ' .. scope .. ' is not a positive amount with a positive count'
   elseif amount then
     counter.high, counter.low = parse(amount)
@@ -81,7 +81,7 @@ for i, scope in ipairs(scopes) do
 end
 for i, start in ipairs(starts) do
   local amount, place = placed[i] or false, named[start]
-  if amount and not is_count(amount, 19) then
+  if amount and not is_amount(amount) then
     place.bad = 'pending spend of one organization and start is not a positive amount'
   else
     place.high, place.low = parse(amount or '0')

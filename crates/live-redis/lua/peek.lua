@@ -9,6 +9,10 @@
 
 local most, budget = tonumber(ARGV[1]), tonumber(ARGV[2])
 local depth = redis.call('LLEN', queue)
+if depth == 0 then
+  -- what a flusher asks all day: one look at the list answers it
+  return { 0, 1 }
+end
 local reply = { depth, (#KEYS == 1 or proven(depth, read_state())) and 1 or 0 }
 -- in pieces, so that a batch of large entries is not copied whole before the budget cuts it
 for from = 0, most - 1, 100 do

@@ -26,7 +26,7 @@ end
 local high, low = parse(amount)
 local older = redis.call('ZRANGEBYLEX', since, '[' .. ARGV[3], '(' .. ARGV[4])
 for i, before in ipairs(read_fields(amounts, older)) do
-  if not before or not is_count(before, 19) then
+  if not before or not is_amount(before) then
     return redis.error_reply('DAMAGED pending spend of one organization and start is not a positive integer')
   end
   high, low = minus(high, low, parse(before))

@@ -5,6 +5,7 @@ mod enqueue;
 mod pending;
 mod quarantine;
 mod reindex;
+mod status;
 
 use std::future::Future;
 
@@ -19,9 +20,10 @@ pub(crate) use backlog::Backlogs;
 pub use backlog::{Backlog, Pressure, Watermarks};
 pub(crate) use enqueue::EnqueueLanes;
 pub use quarantine::{QuarantineNote, Quarantined};
+pub use status::QueueStatus;
 
 use crate::error::{CallError, LiveRedisError};
-use crate::{LiveRedis, OlderQueue, script};
+use crate::{LiveRedis, OlderQueue, input, script};
 
 impl LiveRedis {
     /// Checks a finished call and queues it: the entry, the memory of its request id and its scopes' pending
@@ -77,6 +79,7 @@ impl LiveRedis {
     }
 
     async fn take_prefix(&self, receipt: &Receipt) -> Result<Acked, LiveRedisError> {
+        input::batch("receipt.entries", receipt.entries)?;
         let mut call;
         match receipt.proof {
             Proof::Chain { .. } => {
@@ -167,7 +170,7 @@ impl SpendQueue for LiveRedis {
     }
 
     fn reindex(&self, shard: Shard) -> impl Future<Output = Result<Reindexed, Self::Error>> + Send {
-        self.strictly("reindex", self.rebuild_index(shard))
+        self.strictly("reindex", self.rebuild_index(shard, false))
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {

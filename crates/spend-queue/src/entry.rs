@@ -23,13 +23,16 @@ pub struct Entry {
 /// The place of an entry in its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Its number; consecutive in a queue that only its own scripts touched.
+    /// Its number, 1 to 999,999,999,999,999; consecutive in a queue that only its own scripts touched.
     pub seq: u64,
     /// Its link, which proves every entry before it.
     pub chain: Chain,
     /// When the event was made ready for the queue, by its host's clock.
     pub queued: Millis,
 }
+
+/// The largest number of an entry: what the queue's scripts count exactly, with room to go on.
+const MAX_SEQ: u64 = 999_999_999_999_999;
 
 /// More than the longest link has.
 const MAX_LINK_BYTES: usize = 128;
@@ -110,7 +113,8 @@ fn split(text: &str) -> Option<(Link, &str)> {
     let (chain, rest) = rest.strip_prefix("\"chain\":\"")?.split_once("\",\"queued\":")?;
     let (queued, body) = rest.split_once(',')?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| number.to_string() == text);
-    let link = Link { seq: number(seq)?, chain: chain.parse().ok()?, queued: Millis::new(number(queued)?)? };
+    let seq = number(seq).filter(|seq| (1..=MAX_SEQ).contains(seq))?;
+    let link = Link { seq, chain: chain.parse().ok()?, queued: Millis::new(number(queued)?)? };
     // One link has one writing.
     (link.chain.to_string() == chain).then_some((link, body))
 }
@@ -219,6 +223,8 @@ mod tests {
             (br#"{"request_id":"r"}"#, true),
             (good.replacen("\"seq\":7", "\"seq\":07", 1).as_bytes(), true),
             (good.replacen("\"seq\":7", "\"seq\":-7", 1).as_bytes(), true),
+            (good.replacen("\"seq\":7", "\"seq\":0", 1).as_bytes(), true),
+            (good.replacen("\"seq\":7", "\"seq\":1000000000000000", 1).as_bytes(), true),
             (good.replacen("\"chain\":\"", "\"chain\":\"0", 1).as_bytes(), true),
             (good.replacen("\"queued\":1", "\"queued\":01", 1).as_bytes(), true),
             (good.replacen("\"queued\":1", "\"queued\":999", 1).as_bytes(), true),

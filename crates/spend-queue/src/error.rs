@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use thiserror::Error;
 
-use crate::{MAX_EVENT_BYTES, MAX_SCOPES, MAX_TOKENS, ScopeRef, TextProblem};
+use crate::{MAX_DEPTH, MAX_EVENT_BYTES, MAX_SCOPES, MAX_TOKENS, ScopeRef, TextProblem};
 
 /// A refused event: which field, and what is wrong with it. Nothing was written; a retry cannot help.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -54,6 +54,9 @@ pub enum FieldProblem {
     /// A NUL character somewhere inside; PostgreSQL cannot store one.
     #[error("holds a NUL character")]
     Nul,
+    /// Lists and objects inside one another beyond what every reader of JSON takes.
+    #[error("has more than {MAX_DEPTH} lists and objects inside one another")]
+    TooDeep,
     /// A name that the entry format uses itself.
     #[error("holds the reserved name {0:?}")]
     Reserved(String),

@@ -22,8 +22,38 @@ pub const MAX_TEXT_BYTES: usize = 256;
 /// How far a gateway's clock may be ahead of the host that enqueues.
 pub const CLOCK_TOLERANCE: TimeDelta = TimeDelta::days(1);
 
-/// Names that an entry uses for itself, so an unknown field cannot have them.
-const RESERVED: [&str; 5] = ["seq", "chain", "queued", "format", "spend"];
+/// How many lists and objects may be inside one another in metadata and unknown fields: readers of JSON have a bound.
+pub const MAX_DEPTH: usize = 64;
+
+/// Names that an entry uses for itself, so an unknown field cannot have them: twice the same name cannot be read back.
+const RESERVED: [&str; 26] = [
+    "seq",
+    "chain",
+    "queued",
+    "format",
+    "spend",
+    "request_id",
+    "key_id",
+    "user_id",
+    "team_id",
+    "project_id",
+    "organization_id",
+    "scopes",
+    "model",
+    "provider",
+    "call_type",
+    "status",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "spend_pusd",
+    "start",
+    "end",
+    "time_to_first_token_ms",
+    "session_id",
+    "cache_hit",
+    "metadata",
+];
 
 /// A finished call and its bill.
 ///
@@ -179,8 +209,11 @@ impl SpendEvent {
             }
         }
         for (field, values) in [("metadata", &self.metadata), ("extra", &self.extra)] {
-            if values.iter().any(|(name, value)| name.contains('\0') || holds_nul(value)) {
+            if values.keys().any(|name| name.contains('\0')) {
                 return fail(field, FieldProblem::Nul);
+            }
+            if let Some(problem) = values.values().find_map(unkeepable) {
+                return fail(field, problem);
             }
         }
         match self.extra.keys().find(|name| RESERVED.contains(&name.as_str())) {
@@ -228,23 +261,24 @@ impl SpendEvent {
     }
 }
 
-/// Whether a NUL hides in a value: iterative, since the depth is the caller's.
-fn holds_nul(value: &Value) -> bool {
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
+/// What hides in a value that could not be stored or read back: iterative, since the depth is the caller's.
+fn unkeepable(value: &Value) -> Option<FieldProblem> {
+    let mut open = vec![(value, 1)];
+    while let Some((value, depth)) = open.pop() {
         match value {
-            Value::String(text) if text.contains('\0') => return true,
-            Value::Array(items) => open.extend(items),
+            Value::String(text) if text.contains('\0') => return Some(FieldProblem::Nul),
+            Value::Array(_) | Value::Object(_) if depth > MAX_DEPTH => return Some(FieldProblem::TooDeep),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
             Value::Object(fields) => {
                 if fields.keys().any(|name| name.contains('\0')) {
-                    return true;
+                    return Some(FieldProblem::Nul);
                 }
-                open.extend(fields.values());
+                open.extend(fields.values().map(|field| (field, depth + 1)));
             }
             _ => {}
         }
     }
-    false
+    None
 }
 
 /// The cost as integer picodollars, which every reader of JSON in `i64` keeps exactly.

@@ -23,7 +23,8 @@ pub use encode::{Charge, EncodedEvent, PayloadCheck, RequestDigest};
 pub use entry::{Entry, Link};
 pub use error::{EntryError, EventError, FieldProblem};
 pub use event::{
-    CLOCK_TOLERANCE, ENTRY_FORMAT, MAX_EVENT_BYTES, MAX_SCOPES, MAX_TEXT_BYTES, MAX_TOKENS, SpendEvent,
+    CLOCK_TOLERANCE, ENTRY_FORMAT, MAX_DEPTH, MAX_EVENT_BYTES, MAX_SCOPES, MAX_TEXT_BYTES, MAX_TOKENS,
+    SpendEvent,
 };
 pub use finding::{Finding, Severity};
 pub use memory::{MemoryQueue, MemoryQueueError};

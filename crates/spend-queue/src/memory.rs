@@ -3,7 +3,7 @@
 mod shard;
 
 use core::future::{Future, ready};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -106,14 +106,28 @@ impl MemoryQueue {
     }
 
     /// [`SpendQueue::reindex`], at once.
-    #[must_use]
-    pub fn reindex_now(&self, shard: Shard) -> Reindexed {
+    ///
+    /// # Errors
+    ///
+    /// When a counter would overflow; nothing changed.
+    pub fn reindex_now(&self, shard: Shard) -> Result<Reindexed, MemoryQueueError> {
         self.with(shard, ShardModel::reindex)
     }
 
     /// Takes the head off a shard, if it is still this one, and answers whether it was. The index is in doubt from then on.
     pub fn quarantine_now(&self, shard: Shard, head: &[u8]) -> bool {
         self.with(shard, |state| state.quarantine(head))
+    }
+
+    /// Puts an entry back before the head of a shard. The index is in doubt from then on.
+    pub fn restore_now(&self, shard: Shard, raw: Vec<u8>) {
+        self.with(shard, |state| state.restore(raw));
+    }
+
+    /// The index by time of a shard, whether or not it can be relied on.
+    #[must_use]
+    pub fn starts(&self, shard: Shard) -> BTreeMap<Start, Usd> {
+        self.with(shard, |state| state.starts().clone())
     }
 
     /// [`PendingSpend::pending`], at once.
@@ -183,7 +197,7 @@ impl SpendQueue for MemoryQueue {
     }
 
     fn reindex(&self, shard: Shard) -> impl Future<Output = Result<Reindexed, Self::Error>> + Send {
-        ready(Ok(self.reindex_now(shard)))
+        ready(self.reindex_now(shard))
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {

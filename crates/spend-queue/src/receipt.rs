@@ -24,6 +24,11 @@ pub struct BatchLimit(u32);
 pub struct BatchLimitError(pub u32);
 
 impl BatchLimit {
+    /// One entry.
+    pub const MIN: Self = Self(1);
+    /// As many as one call may name.
+    pub const MAX: Self = Self(MAX_BATCH);
+
     /// So many entries.
     ///
     /// # Errors

@@ -8,7 +8,8 @@ use secrecy::SecretString;
 use serde::Serialize;
 use spend_queue::BatchLimit;
 
-use crate::redis_args::RedisArgs;
+use crate::operator::{PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
+use crate::redis_args::{RedisArgs, RedisConnection};
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
 ///
@@ -38,6 +39,14 @@ pub(crate) enum Command {
     Migrate(DatabaseOptions),
     /// Look at both servers and say what is wrong, why it matters and how to mend it; exit code 1 if it is fatal
     Doctor(DoctorOptions),
+    /// Show what waits in each shard, since when, and whether its index of pending spend is proven
+    Status(StatusOptions),
+    /// Show the head of a shard; takes nothing
+    Peek(PeekOptions),
+    /// Move the head of a shard aside because it cannot be settled, list what was moved aside, or put it back
+    Quarantine(QuarantineOptions),
+    /// Make the index of pending spend anew from the entries, where it is in doubt
+    Repair(RepairOptions),
 }
 
 /// For whom the doctor asks.
@@ -47,6 +56,7 @@ pub(crate) enum AskedRole {
     Flusher,
     Gateway,
     Operator,
+    Repairer,
 }
 
 impl From<AskedRole> for Role {
@@ -55,6 +65,7 @@ impl From<AskedRole> for Role {
             AskedRole::Flusher => Self::Flusher,
             AskedRole::Gateway => Self::Gateway,
             AskedRole::Operator => Self::Operator,
+            AskedRole::Repairer => Self::Repairer,
         }
     }
 }
@@ -89,12 +100,8 @@ pub(crate) struct DatabaseOptions {
 pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
-    /// Redis URL: redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host:port,.../primary,
-    /// or redis+cluster://host:port,...
-    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
-    pub(crate) redis_url: SecretString,
     #[command(flatten)]
-    pub(crate) redis: RedisArgs,
+    pub(crate) redis: RedisConnection,
     /// Smallest batch, in entries (1 to 10000)
     #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,

@@ -6,16 +6,17 @@
 //!      +--- any failure --+---- any failure --+   (the same entries come again; the ledger knows their ids)
 //! ```
 //!
+//! It has no I/O, no runtime and no clock of its own, so that a simulation can interrupt it anywhere.
+//!
 //! The order is the whole safety argument. Nothing is acknowledged that the ledger has not committed; what was
 //! committed and not acknowledged comes again and changes nothing.
 
 use chrono::{DateTime, Utc};
-use iam_ledger::{Batch, Committed};
+use iam_ledger::Committed;
 use spend_queue::{Acked, BatchLimit, EntryError, Index, QueueError, Shard, SpendQueue, Stop};
 use thiserror::Error;
-use tokio::task::JoinError;
 
-use crate::ledger::SpendLedger;
+use crate::ledger::{Settlement, SpendLedger};
 
 /// A flusher makes the index of a shard anew when so many entries are left or fewer: one step of the server goes through all of
 /// them, and each batch may be an occasion. An operator can do it with more (`usage-flusher repair`).
@@ -51,9 +52,6 @@ pub enum FlushError<Q: QueueError, L: std::error::Error + 'static> {
     /// The ledger did not commit, or its answer was lost.
     #[error("commit: {0}")]
     Commit(#[source] L),
-    /// The task of the commit died.
-    #[error("commit task: {0}")]
-    Task(#[from] JoinError),
     /// The batch is committed, and its acknowledgement failed or was lost.
     #[error("acknowledge (the batch is committed): {0}")]
     Ack(#[source] Q),
@@ -80,7 +78,8 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
 
     /// Carries at most `limit` entries of a shard.
     ///
-    /// The commit runs in a task of its own, so that dropping this future never cancels a transaction half-way.
+    /// Dropping the future is safe at every point: what is not acknowledged comes again. That a commit is not cancelled
+    /// half-way is [`crate::Uncancelled`]'s business.
     ///
     /// # Errors
     ///
@@ -102,11 +101,8 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         if let Some(stop) = &batch.stop {
             warn_of(shard, stop);
         }
-        let ledger = self.ledger.clone();
-        let commit = tokio::spawn(async move {
-            ledger.commit(&Batch { shard, entries: &batch.entries, committed_at: now }).await
-        });
-        let committed = commit.await?.map_err(FlushError::Commit)?;
+        let settlement = Settlement { shard, entries: batch.entries.into(), committed_at: now };
+        let committed = self.ledger.commit(settlement).await.map_err(FlushError::Commit)?;
         let entries = u64::from(receipt.entries);
         tracing::info!(
             shard = shard.index(),
@@ -153,7 +149,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         }
         match self.queue.reindex(shard).await {
             Ok(outcome) => {
-                tracing::info!(shard = shard.index(), ?outcome, "index of pending spend was in doubt")
+                tracing::info!(shard = shard.index(), ?outcome, "index of pending spend was in doubt");
             }
             Err(error) => {
                 tracing::warn!(shard = shard.index(), %error, "index of pending spend stays in doubt");
@@ -168,7 +164,6 @@ impl<Q: QueueError, L: std::error::Error + 'static> FlushError<Q, L> {
         match self {
             Self::Peek(error) | Self::Ack(error) => error.is_transient(),
             Self::Commit(error) => S::is_transient(error),
-            Self::Task(_) => true,
             Self::CorruptHead { .. } => false,
         }
     }

@@ -1,26 +1,41 @@
 //! What the flusher needs of a ledger.
 
-use std::error::Error;
 use std::future::Future;
+use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use iam_ledger::{Batch, Committed, Ledger, LedgerError};
+use spend_queue::{Entry, Shard};
+use thiserror::Error;
+use tokio::task::JoinError;
 
-/// A place that settles batches of events durably, each request id once.
+/// What is to be committed together: entries of one shard, in the order of the queue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// Where they were peeked.
+    pub shard: Shard,
+    /// The entries, oldest first.
+    pub entries: Arc<[Entry]>,
+    /// The committer's clock. An event without any time counts as of now.
+    pub committed_at: DateTime<Utc>,
+}
+
+/// A place where a batch is settled for good.
 ///
-/// # What every implementation owes
+/// # What an implementation owes
 ///
-/// A batch is committed as a whole or not at all, durably before the call returns, and idempotently: an event
-/// whose request id is settled already changes nothing. So a batch whose outcome is unknown is committed again.
+/// Each request id counts once for ever, whatever batches it comes in, from whomever; and `Ok` means that it will still
+/// be so after any crash. On an error the batch is settled or not, never in part: the caller runs it again.
 pub trait SpendLedger: Clone + Send + Sync + 'static {
     /// What can go wrong.
-    type Error: Error + Send + Sync + 'static;
+    type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Settles the entries of a batch.
+    /// Settles a batch.
     ///
     /// # Errors
     ///
     /// When the batch may not be settled; repeating the call is safe.
-    fn commit(&self, batch: &Batch<'_>) -> impl Future<Output = Result<Committed, Self::Error>> + Send;
+    fn commit(&self, settlement: Settlement) -> impl Future<Output = Result<Committed, Self::Error>> + Send;
 
     /// Whether the same call may succeed later without anybody mending anything.
     fn is_transient(error: &Self::Error) -> bool;
@@ -29,11 +44,45 @@ pub trait SpendLedger: Clone + Send + Sync + 'static {
 impl SpendLedger for Ledger {
     type Error = LedgerError;
 
-    fn commit(&self, batch: &Batch<'_>) -> impl Future<Output = Result<Committed, LedgerError>> + Send {
-        Self::commit(self, batch)
+    async fn commit(&self, settlement: Settlement) -> Result<Committed, LedgerError> {
+        let Settlement { shard, entries, committed_at } = settlement;
+        Self::commit(self, &Batch { shard, entries: &entries, committed_at }).await
     }
 
     fn is_transient(error: &LedgerError) -> bool {
         error.is_transient()
+    }
+}
+
+/// A ledger whose commits run in a task of their own: dropping the caller's future never cancels a transaction half-way, and
+/// never leaves a connection in doubt. Needs a tokio runtime.
+#[derive(Debug, Clone)]
+pub struct Uncancelled<L>(pub L);
+
+/// Why an uncancelled commit failed.
+#[derive(Debug, Error)]
+pub enum UncancelledError<E: std::error::Error + 'static> {
+    /// The ledger did not commit, or its answer was lost.
+    #[error("{0}")]
+    Ledger(#[source] E),
+    /// The task died; whether it had committed is unknown. Running the batch again is safe.
+    #[error("the commit's task died: {0}")]
+    Task(#[source] JoinError),
+}
+
+impl<L: SpendLedger> SpendLedger for Uncancelled<L> {
+    type Error = UncancelledError<L::Error>;
+
+    async fn commit(&self, settlement: Settlement) -> Result<Committed, Self::Error> {
+        let ledger = self.0.clone();
+        let task = tokio::spawn(async move { ledger.commit(settlement).await });
+        task.await.map_err(UncancelledError::Task)?.map_err(UncancelledError::Ledger)
+    }
+
+    fn is_transient(error: &Self::Error) -> bool {
+        match error {
+            UncancelledError::Ledger(error) => L::is_transient(error),
+            UncancelledError::Task(_) => true,
+        }
     }
 }

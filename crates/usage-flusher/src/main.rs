@@ -3,6 +3,7 @@
 mod cli;
 mod doctor;
 mod logging;
+mod operator;
 mod redis_args;
 mod run;
 
@@ -20,6 +21,10 @@ async fn main() -> ExitCode {
         Command::Run(options) => run::run(options).await.map(|()| true),
         Command::Migrate(options) => run::migrate(options).await.map(|()| true),
         Command::Doctor(options) => doctor::run(options).await,
+        Command::Status(options) => operator::status(options).await.map(|()| true),
+        Command::Peek(options) => operator::peek(options).await.map(|()| true),
+        Command::Quarantine(options) => operator::quarantine(options).await,
+        Command::Repair(options) => operator::repair(options).await,
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

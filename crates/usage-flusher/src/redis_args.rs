@@ -6,10 +6,30 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use live_redis::{ClientKey, KeyPrefix, Options, Tls};
+use live_redis::{ClientKey, KeyPrefix, LiveRedis, OlderQueue, Options, RedisUrl, Tls};
+use secrecy::{ExposeSecret, SecretString};
 use spend_queue::ShardCount;
 
 use crate::cli::millis;
+
+/// Where Redis is and how it is used.
+#[derive(Debug, Args)]
+pub(crate) struct RedisConnection {
+    /// Redis URL: redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host:port,.../primary,
+    /// or redis+cluster://host:port,...
+    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
+    redis_url: SecretString,
+    #[command(flatten)]
+    args: RedisArgs,
+}
+
+impl RedisConnection {
+    /// Connects.
+    pub(crate) async fn open(&self) -> Result<LiveRedis> {
+        let options = self.args.options()?;
+        Ok(LiveRedis::open_with(RedisUrl::new(self.redis_url.expose_secret()), options).await?)
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct RedisArgs {
@@ -19,6 +39,12 @@ pub(crate) struct RedisArgs {
     /// Over how many shards the queue is spread; the gateways must use the same
     #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
     shards: ShardCount,
+    /// Prefix of an older deployment's keys (entry format 1), to be drained too; `xhub` unless it was set otherwise
+    #[arg(long, env = "TOLLGATE_OLDER_QUEUE", value_name = "PREFIX")]
+    older_queue: Option<OlderQueue>,
+    /// Most entries that one step of the server goes through when the index of pending spend is in doubt
+    #[arg(long, env = "TOLLGATE_SCAN_BOUND", default_value = "200000", value_parser = clap::value_parser!(u32).range(1..))]
+    scan_bound: u32,
     /// Longest wait for one answer of Redis, in milliseconds
     #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
     redis_deadline_ms: Duration,
@@ -39,7 +65,12 @@ impl RedisArgs {
         let options = Options::default()
             .with_prefix(self.prefix.clone())
             .with_shards(self.shards)
+            .with_scan_bound(self.scan_bound)
             .with_deadline(self.redis_deadline_ms);
+        let options = match &self.older_queue {
+            Some(older) => options.with_older_queue(older.clone()),
+            None => options,
+        };
         if self.redis_ca_file.is_none() && self.redis_cert_file.is_none() && self.redis_key_file.is_none() {
             return Ok(options);
         }

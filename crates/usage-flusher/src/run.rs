@@ -2,14 +2,15 @@
 
 use anyhow::{Context, Result};
 use iam_ledger::{Ledger, LedgerOptions};
-use live_redis::{LiveRedis, RedisUrl};
-use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use usage_flusher::{Flusher, Pace, PaceLimits, Service};
+use usage_flusher::{Flusher, Pace, PaceLimits, Service, Uncancelled};
 
 use crate::cli::{DatabaseOptions, RunOptions};
+
+/// Shards that are worked on at once.
+const IN_FLIGHT: usize = 4;
 
 /// Flushes until SIGTERM or SIGINT.
 pub(crate) async fn run(options: RunOptions) -> Result<()> {
@@ -19,14 +20,14 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         linger: options.linger_ms,
         idle: options.idle_ms,
     })?;
-    let redis_options = options.redis.options()?;
     let mut stop_signal = StopSignal::new()?;
     let ledger = Ledger::connect(&options.database.database_url, LedgerOptions::default()).await?;
     ledger.require_migrated().await?;
-    let redis = LiveRedis::open_with(RedisUrl::new(options.redis_url.expose_secret()), redis_options).await?;
+    let redis = options.redis.open().await?;
 
     let (stop, stopped) = watch::channel(false);
-    let service = Service::new(Flusher::new(redis.clone(), ledger.clone()), &pace);
+    let flusher = Flusher::new(redis.clone(), Uncancelled(ledger.clone()));
+    let service = Service::new(flusher, &pace, IN_FLIGHT);
     let mut flushing = tokio::spawn(service.run(stopped));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "flusher started");
     tokio::select! {

@@ -1,95 +1,87 @@
-//! The loop over all shards, until it is told to stop.
+//! All shards, each in a task of its own, until told to stop.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use chrono::Utc;
 use spend_queue::{Shard, SpendQueue};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::flusher::{FlushError, Flusher};
 use crate::ledger::SpendLedger;
 use crate::pace::Pace;
+use crate::worker::Worker;
 
-/// The shortest and the longest wait after a failed step; jitter spreads the flushers of a fleet.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// Flushes all shards of a queue, each at its own pace: a shard that fails or stands still waits alone.
+/// Flushes all shards of a queue, each at its own pace: a shard that fails, hangs or stands still waits alone.
 #[derive(Debug)]
 pub struct Service<Q, L> {
-    flusher: Flusher<Q, L>,
-    shards: Vec<ShardState>,
-}
-
-#[derive(Debug)]
-struct ShardState {
-    shard: Shard,
+    flusher: Arc<Flusher<Q, L>>,
     pace: Pace,
-    due: Instant,
-    backoff: Option<ExponentialBackoff>,
+    in_flight: usize,
 }
 
-impl<Q: SpendQueue, L: SpendLedger> Service<Q, L> {
-    /// A service over all shards of the flusher's queue.
-    pub fn new(flusher: Flusher<Q, L>, pace: &Pace) -> Self {
-        let due = Instant::now();
-        let shards = flusher.queue().shards().iter();
-        let shards =
-            shards.map(|shard| ShardState { shard, pace: pace.clone(), due, backoff: None }).collect();
-        Self { flusher, shards }
+impl<Q: SpendQueue + 'static, L: SpendLedger> Service<Q, L> {
+    /// A service over all shards of the flusher's queue, of which so many are worked on at once (at least 1): it bounds
+    /// connections, and memory, since a batch has at most [`spend_queue::MAX_PEEK_BYTES`].
+    pub fn new(flusher: Flusher<Q, L>, pace: &Pace, in_flight: usize) -> Self {
+        Self { flusher: Arc::new(flusher), pace: pace.clone(), in_flight: in_flight.max(1) }
     }
 
-    /// Runs until `stop` turns true (or its sender is gone); the step at hand is finished first.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        while !*stop.borrow() {
-            let Some(next) = self.shards.iter_mut().min_by_key(|state| state.due) else { return };
-            tokio::select! {
-                biased;
-                changed = stop.changed() => {
-                    if changed.is_err() { return }
-                    continue;
-                }
-                () = sleep_until(next.due) => {}
+    /// Runs until `stop` turns true (or its sender is gone); the steps at hand are finished first.
+    pub async fn run(self, stop: watch::Receiver<bool>) {
+        let permits = Arc::new(Semaphore::new(self.in_flight));
+        let mut tasks = JoinSet::new();
+        for shard in self.flusher.queue().sources() {
+            let worker = Worker::new(shard, self.pace.clone(), seed(shard));
+            tasks.spawn(drive(worker, Arc::clone(&self.flusher), Arc::clone(&permits), stop.clone()));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "the task of a shard died; its shard waits for the next start");
             }
-            let wait = next.step(&self.flusher).await;
-            next.due = Instant::now() + wait;
         }
     }
 }
 
-impl ShardState {
-    /// One step; returns the wait until the next.
-    async fn step<Q: SpendQueue, L: SpendLedger>(&mut self, flusher: &Flusher<Q, L>) -> Duration {
-        match flusher.step(self.shard, self.pace.size(), Utc::now()).await {
-            Ok(done) => {
-                self.backoff = None;
-                self.pace.after(done.entries, done.left)
-            }
-            Err(error) => self.back_off::<Q, L>(&error),
+/// Turn after turn of one shard. Permits are given in the order in which they were asked for, so no shard starves.
+async fn drive<Q: SpendQueue, L: SpendLedger>(
+    mut worker: Worker,
+    flusher: Arc<Flusher<Q, L>>,
+    permits: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut wait = Duration::ZERO;
+    loop {
+        let permit = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            permit = async { sleep(wait).await; permits.acquire().await } => permit,
+        };
+        let turn = worker.turn(&flusher, Utc::now()).await;
+        drop(permit);
+        wait = turn.wait;
+        if let Err(error) = &turn.step {
+            log_failure::<Q, L>(worker.shard(), error, wait);
         }
     }
+}
 
-    fn back_off<Q: SpendQueue, L: SpendLedger>(
-        &mut self,
-        error: &FlushError<Q::Error, L::Error>,
-    ) -> Duration {
-        let (shortest, longest) = BACKOFF;
-        let backoff = self.backoff.get_or_insert_with(|| {
-            ExponentialBuilder::new()
-                .with_min_delay(shortest)
-                .with_max_delay(longest)
-                .with_jitter()
-                .without_max_times()
-                .build()
-        });
-        let wait = backoff.next().unwrap_or(longest);
-        let shard = self.shard.index();
-        if error.is_transient::<L>() {
-            tracing::warn!(shard, %error, wait_ms = wait.as_millis(), "step failed; it is tried again");
-        } else {
-            tracing::error!(shard, %error, wait_ms = wait.as_millis(), "step failed and needs an operator");
-        }
-        wait
+fn log_failure<Q: SpendQueue, L: SpendLedger>(
+    shard: Shard,
+    error: &FlushError<Q::Error, L::Error>,
+    wait: Duration,
+) {
+    let (shard, wait_ms) = (shard.index(), wait.as_millis());
+    if error.is_transient::<L>() {
+        tracing::warn!(shard, %error, wait_ms, "step failed; it is tried again");
+    } else {
+        tracing::error!(shard, %error, wait_ms, "step failed and needs an operator");
     }
+}
+
+/// Different for each process and shard.
+fn seed(shard: Shard) -> u64 {
+    u64::from(std::process::id()) << 16 | u64::from(shard.index())
 }

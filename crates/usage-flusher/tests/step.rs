@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use iam_ledger::{Batch, Committed};
+use iam_ledger::Committed;
 use spend_queue::{
     Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueue, MemoryQueueError, Peeked, Receipt, Reindexed,
     Shard, ShardCount, SpendQueue, Usd,
 };
 use support::{event, now, shard, team};
-use usage_flusher::{FlushError, Flusher, SpendLedger};
+use usage_flusher::{FlushError, Flusher, Settlement, SpendLedger};
 
 /// Where a call fails: before it has done anything, or after, when only its answer is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +54,12 @@ impl ModelLedger {
 impl SpendLedger for ModelLedger {
     type Error = Told;
 
-    fn commit(&self, batch: &Batch<'_>) -> impl Future<Output = Result<Committed, Told>> + Send {
+    fn commit(&self, batch: Settlement) -> impl Future<Output = Result<Committed, Told>> + Send {
         let Model { settled, fault } = &mut *self.0.lock().unwrap();
         let fault = fault.take();
         let mut committed = Committed::default();
         if fault != Some(Fault::Before) {
-            for entry in batch.entries {
+            for entry in batch.entries.iter() {
                 let cost = entry.event.cost.unwrap_or_default();
                 if settled.insert(entry.event.request_id.clone(), cost).is_some() {
                     committed.duplicates += 1;

@@ -10,6 +10,11 @@ local function is_count(text, digits)
   return #text <= digits and string.find(text, '^[1-9]%d*$') ~= nil
 end
 
+-- the same, and at most 2^63-1: what one counter may hold
+local function is_amount(text)
+  return is_count(text, 19) and (#text < 19 or text <= '9223372036854775807')
+end
+
 local function parse(text)
   return tonumber(string.sub(text, 1, -10)) or 0, tonumber(string.sub(text, -9))
 end

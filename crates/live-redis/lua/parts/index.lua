@@ -4,7 +4,7 @@
 -- It is, when the list is empty (nothing is pending then), or when
 --   the list has next - head entries, its first one has the number head, its last one the number next - 1 and the link
 --   chain,
---   the counters and the index by time are as many as were last written,
+--   the counters and the index by time are as many as were last written, and of the types that these scripts write,
 --   and no script has seen otherwise (doubt).
 
 local queue, state, hot, count, since, amounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -14,29 +14,54 @@ local function read_state()
   return redis.call('HMGET', state, 'head', 'next', 'chain', 'doubt', 'scopes', 'starts', 'shards')
 end
 
--- reads the sizes of all four parts of the index, which also makes sure of their types
-local function sizes_as_written(known)
-  local scopes, counts = redis.call('HLEN', hot), redis.call('HLEN', count)
-  local starts, places = redis.call('HLEN', amounts), redis.call('ZCARD', since)
+local function as_written(known, scopes, counts, starts, places)
   return scopes == counts and starts == places and scopes == tonumber(known[5] or '0')
     and starts == tonumber(known[6] or '0')
 end
 
+-- reads the sizes of all four parts of the index; an error when one is of another type, so that a write to it cannot fail
+local function sizes_as_written(known)
+  return as_written(known, redis.call('HLEN', hot), redis.call('HLEN', count), redis.call('HLEN', amounts),
+    redis.call('ZCARD', since))
+end
+
+-- the size of a part of the index; nil when it is of another type
+local function size(command, key)
+  local length = redis.pcall(command, key)
+  if type(length) == 'number' then
+    return length
+  end
+  if not string.find(length.err, 'WRONGTYPE', 1, true) then
+    -- no damage, but a refusal such as one for lack of rights: the caller learns it
+    return redis.call(command, key)
+  end
+  return nil
+end
+
 local function is_tail(known, entry)
-  local last = entry and known[2] and known[3] and tonumber(known[2])
-  if not last then
+  local last = known[2] and #known[2] <= 15 and string.find(known[2], '^[1-9]%d*$') and tonumber(known[2])
+  if not last or not known[3] or not entry then
     return false
   end
-  local link = string.format('{"seq":%.0f,"chain":"%s",', last - 1, known[3])
+  local link = '{"seq":' .. string.format('%.0f', last - 1) .. ',"chain":"' .. known[3] .. '",'
   return string.sub(entry, 1, #link) == link
 end
 
+-- for reads: a part of another type is a doubt, and no error
 local function proven(depth, known)
-  local whole = sizes_as_written(known)
   if depth == 0 then
     return true
   end
-  if known[4] or not whole or not known[1] or not is_tail(known, redis.call('LINDEX', queue, -1)) then
+  local scopes, counts = size('HLEN', hot), size('HLEN', count)
+  local starts, places = size('HLEN', amounts), size('ZCARD', since)
+  if not (scopes and counts and starts and places) or not as_written(known, scopes, counts, starts, places) then
+    return false
+  end
+  if known[4] or not known[1] or not is_tail(known, redis.call('LINDEX', queue, -1)) then
+    return false
+  end
+  -- members are in the order of their text only while all have one score
+  if redis.call('ZCOUNT', since, 0, 0) ~= starts then
     return false
   end
   local head = '{"seq":' .. known[1] .. ','

@@ -13,7 +13,8 @@ end
 local function millis(text)
   local year, month, day, hour, minute, second, micros =
     string.match(text, '^(%d%d%d%d)%-(%d%d)%-(%d%d)T(%d%d):(%d%d):(%d%d)%.(%d%d%d%d%d%d)Z$')
-  if not year then
+  if not year or tonumber(month) < 1 or tonumber(month) > 12 or tonumber(day) < 1 or tonumber(day) > 31
+    or tonumber(hour) > 23 or tonumber(minute) > 59 or tonumber(second) > 59 then
     return nil
   end
   local seconds = ((days(tonumber(year), tonumber(month), tonumber(day)) * 24 + tonumber(hour)) * 60
@@ -23,8 +24,11 @@ end
 
 -- number, link, time of queueing and rest of an entry of format 2; nil when the bytes do not start as one
 local function read_link(raw)
-  local seq, chain, queued, at = string.match(raw, '^{"seq":(%d+),"chain":"(%x+)","queued":(%d+),()"format":2,')
-  if not seq or #chain ~= 40 then
+  local seq, chain, queued, at = string.match(raw, '^{"seq":([1-9]%d*),"chain":"([0-9a-f]+)","queued":(%d+),()"format":2,')
+  if not seq or #seq > 15 or #chain ~= 40 then
+    return nil
+  end
+  if queued ~= '0' and (not is_count(queued, 15) or tonumber(queued) > 253402300799999) then
     return nil
   end
   return seq, chain, queued, string.sub(raw, at)
@@ -40,11 +44,23 @@ local function says(shown, picos)
   return digits == picos
 end
 
+-- at least one scope ref, none twice
+local function are_scopes(list)
+  local places, seen = 0, {}
+  for place, scope in pairs(list) do
+    if type(place) ~= 'number' or type(scope) ~= 'string' or seen[scope] or not string.find(scope, '^[^/%c]+/[^%c]+$') then
+      return false
+    end
+    places, seen[scope] = places + 1, true
+  end
+  return places > 0 and places == #list
+end
+
 -- the charged scopes, the amount in decimal (nil when no money moves) and the start in milliseconds (nil when it is not
 -- said); nil when the bytes are no entry
 local function read_event(raw)
   local whole, event = pcall(cjson.decode, raw)
-  if not whole or type(event) ~= 'table' or type(event.scopes) ~= 'table' then
+  if not whole or type(event) ~= 'table' or type(event.scopes) ~= 'table' or not are_scopes(event.scopes) then
     return nil
   end
   local amount, start
@@ -52,12 +68,16 @@ local function read_event(raw)
   if paid ~= nil and paid ~= cjson.null then
     -- the number is a double by now: its digits are in the text
     amount = string.match(raw, '"spend_pusd":(%d+)[,}]')
-    if not amount or #amount > 19 or tonumber(amount) ~= paid or not says(event.spend, amount) then
+    if not amount or tonumber(amount) ~= paid or not says(event.spend, amount) then
       return nil
     end
-    if paid == 0 then
+    if amount == '0' then
       amount = nil
+    elseif not is_amount(amount) then
+      return nil
     end
+  elseif event.spend ~= nil then
+    return nil
   end
   if event.start ~= nil and event.start ~= cjson.null then
     start = type(event.start) == 'string' and millis(event.start)
@@ -117,7 +137,7 @@ local function counter_of(scope)
   if not amount and not events then
     return '0'
   end
-  if not amount or not events or not is_count(amount, 19) or not is_count(events, 15) then
+  if not amount or not events or not is_amount(amount) or not is_count(events, 15) then
     return redis.error_reply('DAMAGED pending spend of ' .. scope .. ' is not a positive amount with a positive count')
   end
   return amount

@@ -43,9 +43,13 @@ pub struct Pressure {
     pub high: bool,
 }
 
-/// The last answers, and when they were given.
+/// The last answer, and when it was given.
 #[derive(Debug, Default)]
-pub(crate) struct Backlogs(Mutex<Option<(Instant, Backlog)>>);
+pub(crate) struct Backlogs {
+    kept: Mutex<Option<(Instant, Backlog)>>,
+    /// Held while one reads for all that ask meanwhile.
+    turn: tokio::sync::Mutex<()>,
+}
 
 impl Default for Watermarks {
     fn default() -> Self {
@@ -88,19 +92,26 @@ impl LiveRedis {
     pub async fn pressure(&self, marks: &Watermarks, now: DateTime<Utc>) -> Result<Pressure, LiveRedisError> {
         let total = match self.shared.backlogs.fresh(marks.freshness) {
             Some(total) => total,
-            None => {
-                let all = self.sources().into_iter().map(|shard| self.read_backlog(shard));
-                let all = self.strictly("pressure", try_join_all(all)).await?;
-                let total = all.into_iter().fold(Backlog::default(), Backlog::and);
-                self.shared.backlogs.keep(total);
-                total
-            }
+            None => self.strictly("pressure", self.read_total(marks.freshness)).await?,
         };
         let age = total.age(now);
         Ok(Pressure { entries: total.entries, age, high: total.entries >= marks.entries || age >= marks.age })
     }
 
-    async fn read_backlog(&self, shard: Shard) -> Result<Backlog, LiveRedisError> {
+    /// One reads; who waited for it takes its answer.
+    async fn read_total(&self, freshness: Duration) -> Result<Backlog, LiveRedisError> {
+        let backlogs = &self.shared.backlogs;
+        let _turn = self.within_deadline(async { Ok(backlogs.turn.lock().await) }).await?;
+        if let Some(total) = backlogs.fresh(freshness) {
+            return Ok(total);
+        }
+        let all = try_join_all(self.sources().into_iter().map(|shard| self.read_backlog(shard))).await?;
+        let total = all.into_iter().fold(Backlog::default(), Backlog::and);
+        backlogs.keep(total);
+        Ok(total)
+    }
+
+    pub(super) async fn read_backlog(&self, shard: Shard) -> Result<Backlog, LiveRedisError> {
         let call = script::BACKLOG.key(self.list_of(shard)?);
         let (entries, queued) = self.hot_script::<(u64, redis::Value)>(&call).await?;
         let queued =
@@ -112,11 +123,11 @@ impl LiveRedis {
 
 impl Backlogs {
     fn fresh(&self, freshness: Duration) -> Option<Backlog> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.filter(|(at, _)| at.elapsed() < freshness).map(|(_, total)| total)
     }
 
     fn keep(&self, total: Backlog) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), total));
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), total));
     }
 }

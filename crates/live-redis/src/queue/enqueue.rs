@@ -52,8 +52,9 @@ impl LiveRedis {
         let mut call = script::ENQUEUE.prepare_invoke();
         self.key_index(&mut call, shard);
         call.arg(self.shard_count().get());
-        // Kept for two generations, since an id is looked up in its own and in the one before.
-        call.arg(if generation.is_some() { 2 } else { 1 })
+        // Kept for two generations, since an id is looked up in its own and in the one before; and in the one behind, where
+        // a host whose clock is ahead may have put it.
+        call.arg(if generation.is_some() { 3 } else { 1 })
             .arg(generation.map_or(0, |length| length.saturating_mul(2)));
         for event in events {
             let digest = event.digest();
@@ -62,6 +63,7 @@ impl LiveRedis {
                 Some(current) => {
                     call.key(keys.seen(&digest, Some(current)));
                     call.key(keys.seen(&digest, Some(current.saturating_sub(1))));
+                    call.key(keys.seen(&digest, Some(current.saturating_add(1))));
                 }
             }
             let scopes: Vec<_> = event.charges().map(|(scope, _)| scope.to_string()).collect();

@@ -144,16 +144,35 @@ impl ShardModel {
         true
     }
 
-    pub(super) fn reindex(&mut self) -> Reindexed {
+    pub(super) fn restore(&mut self, raw: Vec<u8>) {
+        self.list.push_front(raw);
+        self.doubt = true;
+    }
+
+    pub(super) const fn starts(&self) -> &BTreeMap<Start, Usd> {
+        &self.since
+    }
+
+    pub(super) fn reindex(&mut self) -> Result<Reindexed, MemoryQueueError> {
         if self.index() == Index::Proven {
-            return Reindexed::Proven;
+            return Ok(Reindexed::Proven);
         }
         let mut entries: Vec<Entry> = Vec::new();
         for (position, raw) in (0..).zip(&self.list) {
             match Entry::decode(raw.clone()) {
                 Ok(entry) if entries.last().is_none_or(|before| entry.follows(before)) => entries.push(entry),
-                _ => return Reindexed::Blocked { position },
+                _ => return Ok(Reindexed::Blocked { position }),
             }
+        }
+        let mut sums: BTreeMap<&ScopeRef, Usd> = BTreeMap::new();
+        for entry in &entries {
+            for scope in &entry.event.scopes {
+                let sum = sums.entry(scope).or_default();
+                *sum = sum.checked_add(entry.event.paid().unwrap_or_default()).unwrap_or(*sum);
+            }
+        }
+        if let Some((scope, _)) = sums.iter().find(|(_, sum)| sum.counter().is_err()) {
+            return Err(MemoryQueueError::CounterOverflow((*scope).clone()));
         }
         self.forget_index();
         for entry in &entries {
@@ -162,7 +181,7 @@ impl ShardModel {
         if let (Some(first), Some(last)) = (link(entries.first()), link(entries.last())) {
             (self.head, self.next, self.chain) = (first.seq, last.seq + 1, last.chain);
         }
-        Reindexed::Rebuilt { entries: self.depth() }
+        Ok(Reindexed::Rebuilt { entries: self.depth() })
     }
 
     pub(super) fn pending(&self, shard: Shard, scope: &ScopeRef) -> Result<Usd, MemoryQueueError> {

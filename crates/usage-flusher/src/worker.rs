@@ -1,0 +1,77 @@
+//! One shard's turns: how much to take, and how long to wait after what happened. No clock and no runtime of its own.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use chrono::{DateTime, Utc};
+use spend_queue::{Shard, SpendQueue};
+
+use crate::flusher::{FlushError, Flushed, Flusher};
+use crate::ledger::SpendLedger;
+use crate::pace::Pace;
+
+/// The shortest and the longest wait after a failed step.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Works on one shard. It remembers its pace and nothing of the queue, so another may take over at any time.
+#[derive(Debug)]
+pub struct Worker {
+    shard: Shard,
+    pace: Pace,
+    backoff: Option<ExponentialBackoff>,
+    seed: u64,
+}
+
+/// What a turn did, and when the next is due.
+#[derive(Debug)]
+pub struct Turn<Q: SpendQueue, L: SpendLedger> {
+    /// The step that was made.
+    pub step: Result<Flushed, FlushError<Q::Error, L::Error>>,
+    /// How long to wait before the next turn.
+    pub wait: Duration,
+}
+
+impl Worker {
+    /// A worker at the start of its pace. The seed spreads the retries of a fleet.
+    #[must_use]
+    pub const fn new(shard: Shard, pace: Pace, seed: u64) -> Self {
+        Self { shard, pace, backoff: None, seed }
+    }
+
+    /// The shard that it works on.
+    #[must_use]
+    pub const fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// One step, at this time. Dropping the future is safe at every point.
+    pub async fn turn<Q: SpendQueue, L: SpendLedger>(
+        &mut self,
+        flusher: &Flusher<Q, L>,
+        now: DateTime<Utc>,
+    ) -> Turn<Q, L> {
+        let step = flusher.step(self.shard, self.pace.size(), now).await;
+        let wait = match &step {
+            Ok(done) => {
+                self.backoff = None;
+                self.pace.after(done.entries, done.left)
+            }
+            Err(_) => self.back_off(),
+        };
+        Turn { step, wait }
+    }
+
+    fn back_off(&mut self) -> Duration {
+        let (shortest, longest) = BACKOFF;
+        let backoff = self.backoff.get_or_insert_with(|| {
+            ExponentialBuilder::new()
+                .with_min_delay(shortest)
+                .with_max_delay(longest)
+                .with_jitter()
+                .with_jitter_seed(self.seed)
+                .without_max_times()
+                .build()
+        });
+        backoff.next().unwrap_or(longest)
+    }
+}
