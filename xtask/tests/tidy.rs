@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// Who may know whom (ARCHITECTURE.md): one direction, bottom to top. An edge that is not here fails.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("rate-plan", &[]),
     ("spend-queue", &[]),
     ("devstack", &[]),
+    ("spend-spool", &["spend-queue"]),
     ("iam-ledger", &["rate-plan", "spend-queue"]),
     ("live-redis", &["rate-plan", "spend-queue"]),
     ("usage-flusher", &["live-redis", "iam-ledger", "spend-queue"]),

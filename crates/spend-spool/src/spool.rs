@@ -1,0 +1,196 @@
+//! The handle of a spool.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use spend_queue::{EncodedEvent, Millis, SpendQueue};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::open::open;
+use crate::record::Record;
+use crate::state::{Known, State};
+use crate::store::{Change, Waiting};
+use crate::writer::{Job, Kept, Writer};
+use crate::{KeepError, SpoolOpenError, SpoolOptions, SpoolStatus, SpooledQueue, StorageError};
+
+/// How many requests may wait for the writer before their callers wait to ask.
+const WAITING_JOBS: usize = 1_024;
+
+/// Events on local disk that wait for their queue. Handles are cheap to clone and share one file and one thread.
+///
+/// The last handle to go (those inside [`SpooledQueue`] and [`crate::Replayer`] included) waits for the transaction under
+/// way and closes the file, a few milliseconds. On an asynchronous runtime prefer [`Spool::close`].
+#[derive(Debug, Clone)]
+pub struct Spool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: SpoolOptions,
+    state: Arc<State>,
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Something may have to be replayed.
+    work: Notify,
+}
+
+impl Spool {
+    /// Opens the spool's file, or makes an empty one if there is none at `path`; its folder must exist.
+    ///
+    /// Reads and checks the whole file, so it blocks for as long as that takes. A file that a crash tore is repaired to the
+    /// last whole transaction, which holds everything that was acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// When an option is out of range, another process has the file, or it is damaged, of a newer release or unreadable. It
+    /// is never emptied or replaced.
+    pub fn open(path: impl AsRef<Path>, options: SpoolOptions) -> Result<Self, SpoolOpenError> {
+        let path = path.as_ref().to_owned();
+        let (store, contents, index) = open(&path, &options)?;
+        let state = Arc::new(State::new(options.max_bytes, &contents, index));
+        let (jobs, receiver) = mpsc::channel(WAITING_JOBS);
+        let writer = Writer {
+            path: path.clone(),
+            options,
+            state: Arc::clone(&state),
+            store: Some(store),
+            failed_at: None,
+        };
+        let thread = thread::Builder::new()
+            .name("spend-spool".into())
+            .spawn(move || writer.run(receiver))
+            .map_err(|source| SpoolOpenError::Io { path, source })?;
+        let shared = Shared {
+            options,
+            state,
+            jobs: Mutex::new(Some(jobs)),
+            thread: Mutex::new(Some(thread)),
+            work: Notify::new(),
+        };
+        let spool = Self { shared: Arc::new(shared) };
+        spool.measure();
+        Ok(spool)
+    }
+
+    /// Puts the spool behind a queue. Wrap a queue once and clone the result: the circuit, and the turns of calls under one
+    /// request id, are shared among clones only.
+    #[must_use]
+    pub fn wrap<Q: SpendQueue>(&self, queue: Q) -> SpooledQueue<Q> {
+        SpooledQueue::new(queue, self.clone())
+    }
+
+    /// How many events wait.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.status().events
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of the bodies that wait.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.status().bytes
+    }
+
+    /// When the event that has waited longest was encoded.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Millis> {
+        self.status().oldest
+    }
+
+    /// All of these, read in one step.
+    #[must_use]
+    pub fn status(&self) -> SpoolStatus {
+        self.shared.state.status()
+    }
+
+    /// The newest events, at most `most`, that the queue called conflicts when they were replayed, oldest first. Under
+    /// their request ids the queue has other payloads, which stay.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or one of them is damaged.
+    pub async fn conflicts(&self, most: usize) -> Result<Vec<EncodedEvent>, StorageError> {
+        let records = self.ask(|answer| Job::Conflicts { most, answer }).await??;
+        records.iter().map(|record| record.rebuild().map_err(StorageError::Damaged)).collect()
+    }
+
+    /// Finishes the transaction under way and closes the file, for every handle; later calls answer
+    /// [`StorageError::Closed`].
+    pub async fn close(&self) {
+        self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has closed the file too.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    pub(crate) fn options(&self) -> &SpoolOptions {
+        &self.shared.options
+    }
+
+    pub(crate) fn known(&self, event: &EncodedEvent) -> Option<Known> {
+        self.shared.state.known(event.digest().as_bytes(), event.payload_check().as_bytes())
+    }
+
+    /// Returns when the event is on disk.
+    pub(crate) async fn keep(&self, event: &EncodedEvent) -> Result<Kept, KeepError> {
+        let record = Record::of(event).map_err(KeepError::NotRebuildable)?;
+        let kept = self.ask(|answer| Job::Keep(record, answer)).await?;
+        self.measure();
+        if kept == Ok(Kept::Stored) {
+            self.shared.work.notify_one();
+        }
+        kept
+    }
+
+    pub(crate) async fn waiting(&self, after: u64, most: usize) -> Result<Waiting, StorageError> {
+        self.ask(|answer| Job::Waiting { after, most, answer }).await?
+    }
+
+    pub(crate) async fn settle(&self, change: Change) -> Result<(), StorageError> {
+        let settled = self.ask(|answer| Job::Settle(change, answer)).await?;
+        self.measure();
+        settled
+    }
+
+    /// Waits until something was kept since the last time.
+    pub(crate) async fn work(&self) {
+        self.shared.work.notified().await;
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StorageError> {
+        let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (answer, answered) = oneshot::channel();
+        let jobs = jobs.ok_or(StorageError::Closed)?;
+        jobs.send(job(answer)).await.map_err(|_| StorageError::Closed)?;
+        drop(jobs);
+        answered.await.map_err(|_| StorageError::Closed)
+    }
+
+    fn measure(&self) {
+        let status = self.status();
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is for people")]
+        {
+            metrics::gauge!("tollgate_spool_events").set(status.events as f64);
+            metrics::gauge!("tollgate_spool_bytes").set(status.bytes as f64);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
