@@ -11,6 +11,7 @@ mod migrate;
 mod money;
 mod rate_tree;
 mod report;
+mod shard_locks;
 
 pub use commit::{Batch, Committed};
 pub use connect::{Ledger, LedgerOptions, MIN_SERVER_VERSION};
@@ -18,3 +19,4 @@ pub use error::{Cause, LedgerError};
 pub use identity::{Budget, BudgetPeriod, MAX_BUDGET, MAX_RATE_LIMIT, NewIdentity, Owners, ScopeKind};
 pub use migrate::MigrationStatus;
 pub use report::{DailyUsage, KindSpend, PeriodSpend, SettledEvent, SettledScan, Totals, UsageRange};
+pub use shard_locks::ShardLocks;
