@@ -22,6 +22,13 @@
 -- First write: the trim. If it alone were lost, the batch would come again and the ledger would know its ids.
 -- head moves by n and is not set to a number of the list: whatever was missing before is still missing after.
 
+-- whether an entry's link is made from that of the entry before it
+local function follows(before, entry)
+  local chain = string.match(before, '^{"seq":%d+,"chain":"(%x+)",')
+  local seq, link, queued, at = string.match(entry, '^{"seq":(%d+),"chain":"(%x+)","queued":(%d+),()')
+  return chain and seq and link == redis.sha1hex(chain .. seq .. ',' .. queued .. ',' .. string.sub(entry, at))
+end
+
 local n = tonumber(ARGV[1])
 
 local depth = redis.call('LLEN', queue)
@@ -35,6 +42,9 @@ for i, name in ipairs({ 'head', 'next' }) do
     return redis.error_reply('DAMAGED queue state: ' .. name .. ' is not a sequence number')
   end
 end
+
+-- what another hand put in place of an entry shows when it comes to the head: it may be charged otherwise than it was
+local foreign = depth > n and not follows(ARGV[3], redis.call('LINDEX', queue, n))
 
 local scopes, owed, starts, owed_starts = {}, {}, {}, {}
 local past_scopes = 5 + 3 * tonumber(ARGV[4])
@@ -105,7 +115,9 @@ redis.call('HSET', state, 'scopes', redis.call('HLEN', hot), 'starts', redis.cal
 if known[1] then
   redis.call('HSET', state, 'head', string.format('%.0f', tonumber(known[1]) + n))
 end
-if short > 0 then
+if foreign then
+  redis.call('HSET', state, 'doubt', 'foreign')
+elseif short > 0 then
   redis.call('HSET', state, 'doubt', 'short')
 elseif not whole then
   redis.call('HSET', state, 'doubt', 'index')

@@ -12,9 +12,12 @@
 -- ARGV[1]  shard count of the caller
 -- ARGV[2]  buckets an event, 1 or 3
 -- ARGV[3]  milliseconds that a bucket is kept after its last event; 0 for ever
--- ARGV[4 ..] for each event: digest of the request id within the bucket; payload check (4 bytes); millisecond at which it
---          was made ready; picodollars to charge to each scope (decimal, 0 to 2^63-1); number of scopes to charge; number
---          of places in the index by time; event JSON of entry format 2 without its opening brace; the scopes; the places
+-- ARGV[4]  number of scopes that the events charge
+-- ARGV[5]  number of places in the index by time that they charge
+-- ARGV[6 ..] those scopes, then those places, none twice
+-- ARGV[.. ] for each event: digest of the request id within the bucket; payload check (4 bytes); millisecond at which it
+--          was made ready; picodollars to charge (decimal, 0 to 2^63-1); what to charge them to, two bytes each, most
+--          significant first: its number in the list above, from 1; event JSON of entry format 2 without its opening brace
 --
 -- Returns one list an event: {0, sequence number, length} appended; {1} the same payload was queued before under this
 -- request id; {2} another payload was; {3, scope} its counter would pass 2^63-1; {4, text} what it needs is not what
@@ -23,6 +26,8 @@
 -- Writes in the order of what their loss would cost: the events, the memory of their ids, the counters, the state.
 
 local shards, buckets, kept_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local last_scope = 5 + tonumber(ARGV[4])
+local last_place = last_scope + tonumber(ARGV[5])
 
 local depth = redis.call('LLEN', queue)
 local known = read_state()
@@ -42,137 +47,134 @@ end
 local first = tonumber(known[2] or '1')
 local seq, chain = first, known[3] or string.rep('0', 40)
 
--- what is asked for, and the name of every counter that it touches
-local events, scopes, starts, named = {}, {}, {}, {}
-local function name(list, text)
-  if not named[text] then
-    named[text] = {}
-    list[#list + 1] = text
+-- what every counter holds, by its place in ARGV; in an empty queue nothing is pending, whatever a foreign hand left behind
+local high, low, paid, bad = {}, {}, {}, {}
+local amounts_of_scopes, counts_of_scopes, amounts_of_places = {}, {}, {}
+if depth > 0 then
+  amounts_of_scopes, counts_of_scopes = read_fields(hot, ARGV, 6, last_scope), read_fields(count, ARGV, 6, last_scope)
+  amounts_of_places = read_fields(amounts, ARGV, last_scope + 1, last_place)
+end
+for i = 6, last_scope do
+  local amount, number = amounts_of_scopes[i - 5], counts_of_scopes[i - 5]
+  if not amount and not number then
+    high[i], low[i], paid[i] = 0, 0, 0
+  elseif amount and number and is_amount(amount) and is_count(number, 15) then
+    high[i], low[i] = parse(amount)
+    paid[i] = tonumber(number)
+  else
+    bad[i] = 'pending spend of ' .. ARGV[i] .. ' is not a positive amount with a positive count'
   end
 end
-local at, key = 4, 7
-while at <= #ARGV do
-  local charged, placed = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  events[#events + 1] = { at = at, key = key, scopes = at + 7, starts = at + 7 + charged, past = at + 7 + charged + placed }
-  for i = at + 7, at + 6 + charged do
-    name(scopes, ARGV[i])
+for i = last_scope + 1, last_place do
+  local amount = amounts_of_places[i - last_scope]
+  if not amount then
+    high[i], low[i], paid[i] = 0, 0, 0
+  elseif is_amount(amount) then
+    high[i], low[i] = parse(amount)
+    paid[i] = 0
+  else
+    bad[i] = 'pending spend of one organization and start is not a positive amount'
   end
-  for i = at + 7 + charged, at + 6 + charged + placed do
-    name(starts, ARGV[i])
-  end
-  at, key = at + 7 + charged + placed, key + buckets
 end
 
--- what they hold; in an empty queue nothing is pending, whatever a foreign hand left behind
-local pending, paid, placed = {}, {}, {}
-if depth > 0 then
-  pending, paid, placed = read_fields(hot, scopes), read_fields(count, scopes), read_fields(amounts, starts)
-end
-for i, scope in ipairs(scopes) do
-  local amount, number, counter = pending[i] or false, paid[i] or false, named[scope]
-  if (amount == false) ~= (number == false) or (amount and not (is_amount(amount) and is_count(number, 15))) then
-    counter.bad = 'pending spend of ' .. scope .. ' is not a positive amount with a positive count'
-  elseif amount then
-    counter.high, counter.low = parse(amount)
-    counter.count = tonumber(number)
-  else
-    counter.high, counter.low, counter.count = 0, 0, 0
+-- the payload check that is remembered under an event's request id, or why that cannot be told
+local accepted_checks = {}
+local function remembered(at, key)
+  local check = accepted_checks[ARGV[at]]
+  for bucket = key, key + buckets - 1 do
+    check = check or redis.pcall('HGET', KEYS[bucket], ARGV[at])
   end
-end
-for i, start in ipairs(starts) do
-  local amount, place = placed[i] or false, named[start]
-  if amount and not is_amount(amount) then
-    place.bad = 'pending spend of one organization and start is not a positive amount'
-  else
-    place.high, place.low = parse(amount or '0')
+  if type(check) == 'table' then
+    return nil, 'a bucket of remembered request ids is of another type'
   end
+  if check and #check ~= 4 then
+    return nil, 'payload check of a remembered request id has ' .. #check .. ' bytes, not 4'
+  end
+  return check
 end
 
 -- the first of: known, damaged, full
-local function refusal(event, marks)
-  for bucket = event.key, event.key + buckets - 1 do
-    local check = marks[KEYS[bucket] .. '\0' .. ARGV[event.at]] or redis.pcall('HGET', KEYS[bucket], ARGV[event.at])
-    if type(check) == 'table' then
-      return { 4, 'a bucket of remembered request ids is of another type' }
-    end
-    if check and #check ~= 4 then
-      return { 4, 'payload check of a remembered request id has ' .. #check .. ' bytes, not 4' }
-    end
-    if check then
-      return { check == ARGV[event.at + 1] and 1 or 2 }
-    end
+local function refusal(at, key, charged, more_high, more_low)
+  local check, damage = remembered(at, key)
+  if damage then
+    return { 4, damage }
   end
-  local high, low = parse(ARGV[event.at + 3])
-  for i = event.scopes, event.past - 1 do
-    local counter = named[ARGV[i]]
-    if counter.bad then
-      return { 4, counter.bad }
+  if check then
+    return { check == ARGV[at + 1] and 1 or 2 }
+  end
+  for j = 1, #charged, 2 do
+    local i = charged[j] * 256 + charged[j + 1] + 5
+    if bad[i] then
+      return { 4, bad[i] }
     end
-    if not fits(plus(counter.high, counter.low, high, low)) then
+    if not fits(plus(high[i], low[i], more_high, more_low)) then
       return { 3, ARGV[i] }
     end
   end
   return nil
 end
 
-local replies, entries, accepted, marks = {}, {}, {}, {}
-for number, event in ipairs(events) do
-  local reply = refusal(event, marks)
+local replies, entries, accepted, moved = {}, {}, {}, {}
+local key = 7
+for at = last_place + 1, #ARGV, 6 do
+  local charged = { string.byte(ARGV[at + 4], 1, -1) }
+  local more_high, more_low = parse(ARGV[at + 3])
+  local reply = refusal(at, key, charged, more_high, more_low)
   if not reply then
-    local high, low = parse(ARGV[event.at + 3])
-    for i = event.scopes, event.past - 1 do
-      local counter = named[ARGV[i]]
-      counter.high, counter.low = plus(counter.high, counter.low, high, low)
-      counter.count, counter.moved = (counter.count or 0) + 1, true
+    for j = 1, #charged, 2 do
+      local i = charged[j] * 256 + charged[j + 1] + 5
+      high[i], low[i] = plus(high[i], low[i], more_high, more_low)
+      paid[i], moved[i] = paid[i] + 1, true
     end
-    local text = string.format('%.0f', seq)
-    chain = redis.sha1hex(chain .. text .. ',' .. ARGV[event.at + 2] .. ',' .. ARGV[event.at + 6])
-    entries[#entries + 1] = '{"seq":' .. text .. ',"chain":"' .. chain .. '","queued":' .. ARGV[event.at + 2] .. ','
-      .. ARGV[event.at + 6]
-    accepted[#accepted + 1] = event
-    marks[KEYS[event.key] .. '\0' .. ARGV[event.at]] = ARGV[event.at + 1]
+    local text, queued, body = string.format('%d', seq), ARGV[at + 2], ARGV[at + 5]
+    chain = redis.sha1hex(chain .. text .. ',' .. queued .. ',' .. body)
+    entries[#entries + 1] = '{"seq":' .. text .. ',"chain":"' .. chain .. '","queued":' .. queued .. ',' .. body
+    accepted[#accepted + 1] = { at, key }
+    accepted_checks[ARGV[at]] = ARGV[at + 1]
     reply = { 0, seq, depth + #entries }
     seq = seq + 1
   end
-  replies[number] = reply
+  replies[#replies + 1] = reply
+  key = key + buckets
 end
 if #entries == 0 then
   return replies
 end
 local doubt = depth > 0 and (not whole or not is_tail(known, redis.call('LINDEX', queue, -1)))
 local hot_pairs, count_pairs, member_pairs, amount_pairs = {}, {}, {}, {}
-for _, scope in ipairs(scopes) do
-  local counter = named[scope]
-  if counter.moved then
-    hot_pairs[#hot_pairs + 1], hot_pairs[#hot_pairs + 2] = scope, decimal(counter.high, counter.low)
-    count_pairs[#count_pairs + 1], count_pairs[#count_pairs + 2] = scope, string.format('%.0f', counter.count)
+for i = 6, last_scope do
+  if moved[i] then
+    local n = #hot_pairs
+    hot_pairs[n + 1], hot_pairs[n + 2] = ARGV[i], decimal(high[i], low[i])
+    count_pairs[n + 1], count_pairs[n + 2] = ARGV[i], string.format('%d', paid[i])
   end
 end
-for _, start in ipairs(starts) do
-  local place = named[start]
-  if place.moved then
-    member_pairs[#member_pairs + 1], member_pairs[#member_pairs + 2] = '0', start
-    amount_pairs[#amount_pairs + 1], amount_pairs[#amount_pairs + 2] = start, decimal(place.high, place.low)
+for i = last_scope + 1, last_place do
+  if moved[i] then
+    local n = #member_pairs
+    member_pairs[n + 1], member_pairs[n + 2] = '0', ARGV[i]
+    amount_pairs[n + 1], amount_pairs[n + 2] = ARGV[i], decimal(high[i], low[i])
   end
 end
 
 redis.call('RPUSH', queue, unpack(entries))
-for _, event in ipairs(accepted) do
-  redis.call('HSET', KEYS[event.key], ARGV[event.at], ARGV[event.at + 1])
+for i = 1, #accepted do
+  local at, bucket = accepted[i][1], KEYS[accepted[i][2]]
+  redis.call('HSET', bucket, ARGV[at], ARGV[at + 1])
   if kept_ms ~= '0' then
-    redis.call('PEXPIRE', KEYS[event.key], kept_ms)
+    redis.call('PEXPIRE', bucket, kept_ms)
   end
 end
 if depth == 0 then
   redis.call('DEL', hot, count, since, amounts)
   redis.call('HDEL', state, 'doubt')
-  redis.call('HSET', state, 'head', string.format('%.0f', first))
+  redis.call('HSET', state, 'head', string.format('%d', first))
 end
 write_fields(hot, hot_pairs)
 write_fields(count, count_pairs)
 write_members(since, member_pairs)
 write_fields(amounts, amount_pairs)
-redis.call('HSET', state, 'next', string.format('%.0f', seq), 'chain', chain, 'format', '2', 'shards', shards, 'scopes',
+redis.call('HSET', state, 'next', string.format('%d', seq), 'chain', chain, 'format', '2', 'shards', shards, 'scopes',
   redis.call('HLEN', hot), 'starts', redis.call('ZCARD', since))
 if doubt then
   redis.call('HSET', state, 'doubt', 'foreign')

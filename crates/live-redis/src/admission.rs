@@ -16,6 +16,7 @@ pub(crate) use clock::ServerClock;
 pub(crate) use lane::AdmissionLanes;
 
 use crate::error::{CallError, LiveRedisError};
+use crate::input::InputError;
 use crate::keys::FLAT_PARTITION;
 use crate::{LiveRedis, WindowClock, script};
 use call::{Ask, Call, Reply, field};
@@ -114,8 +115,8 @@ impl LiveRedis {
     ///
     /// # Errors
     ///
-    /// As [`LiveRedis::admit_rate_plan`], for all of them together; [`CallError::Answer`] when the plans are not of one
-    /// tree.
+    /// As [`LiveRedis::admit_rate_plan`], for all of them together; [`InputError::SeveralTrees`] when the plans are not of
+    /// one version of one tree.
     pub async fn admit_rate_plans(
         &self,
         partition: &str,
@@ -123,10 +124,10 @@ impl LiveRedis {
         now: DateTime<Utc>,
     ) -> Result<Vec<Result<Admission, UsageError>>, LiveRedisError> {
         let mut asks = Vec::with_capacity(requests.len());
-        for (plan, estimate) in requests {
+        for (place, (plan, estimate)) in requests.iter().enumerate() {
             require_estimate(*estimate)?;
             if plan.tree().fingerprint() != requests[0].0.tree().fingerprint() {
-                return Err(CallError::Answer("the plans of one call must be of one tree".into()).into());
+                return Err(InputError::SeveralTrees { field: "requests", place }.into());
             }
             asks.push(Ask { plan: plan.clone(), estimate: *estimate });
         }

@@ -2,6 +2,7 @@
 
 mod report;
 mod rights;
+mod roles;
 mod server;
 mod state;
 
@@ -21,8 +22,10 @@ pub enum Role {
     Gateway,
     /// Takes committed spend off the queue.
     Flusher,
-    /// Looks at the queue and changes nothing.
+    /// Looks at the queue and at pending spend, and changes nothing.
     Operator,
+    /// Mends the queue: moves entries aside and back, makes the index of pending spend anew; looks as an operator does.
+    Repairer,
 }
 
 impl Role {
@@ -31,6 +34,7 @@ impl Role {
             Self::Gateway => "gateway",
             Self::Flusher => "flusher",
             Self::Operator => "operator",
+            Self::Repairer => "repairer",
         }
     }
 }

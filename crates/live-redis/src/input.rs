@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rate_plan::MAX_LIMIT;
-use spend_queue::{MAX_ID_BYTES, TextProblem};
+use spend_queue::{BatchLimit, MAX_BATCH, MAX_ID_BYTES, TextProblem};
 use thiserror::Error;
 
 /// The longest key of a string or an affinity, in bytes: such keys are put together from several ids.
@@ -52,6 +52,14 @@ pub enum InputError {
         /// What was given.
         given: i64,
     },
+    /// A number of entries outside 1 to [`MAX_BATCH`].
+    #[error("{field} is {given}; 1 to {MAX_BATCH} are possible")]
+    Batch {
+        /// The argument.
+        field: &'static str,
+        /// What was given.
+        given: u32,
+    },
     /// A measurement that is negative, infinite or no number.
     #[error("{field} is {class}; a finite number that is not negative is needed")]
     Sample {
@@ -59,6 +67,16 @@ pub enum InputError {
         field: &'static str,
         /// `negative`, `infinite` or `not a number`.
         class: &'static str,
+    },
+    /// Plans of several trees, or of several versions of one, where one call decides requests of a single one.
+    #[error(
+        "{field}: the plan at place {place} is of another tree than the first; one call decides requests of one tree"
+    )]
+    SeveralTrees {
+        /// The argument.
+        field: &'static str,
+        /// The first plan that is of another tree, from 0.
+        place: usize,
     },
 }
 
@@ -102,6 +120,11 @@ pub(crate) fn ttl(field: &'static str, given: Duration) -> Result<u64, InputErro
 /// 0 to 2^53-1.
 pub(crate) fn count(field: &'static str, given: i64) -> Result<u64, InputError> {
     u64::try_from(given).ok().filter(|&count| count <= MAX_LIMIT).ok_or(InputError::Count { field, given })
+}
+
+/// 1 to [`MAX_BATCH`].
+pub(crate) fn batch(field: &'static str, given: u32) -> Result<BatchLimit, InputError> {
+    BatchLimit::new(given).map_err(|_| InputError::Batch { field, given })
 }
 
 /// Finite and not negative; minus zero becomes zero.

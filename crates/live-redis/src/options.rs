@@ -135,7 +135,7 @@ pub enum DedupRetention {
     #[default]
     Permanent,
     /// At least so long, at most twice as long, by the clocks of the hosts that encode the events: ids are kept in
-    /// generations of this length, two of which are looked up, and old ones expire whole. A retry that comes later is
+    /// generations of this length, of which an id's own and its neighbours are looked up, and old ones expire whole. A retry that comes later is
     /// queued again: the ledger settles it as a duplicate, and pending spend counts it until it is acknowledged.
     AtLeast(Duration),
 }

@@ -20,7 +20,7 @@ pub(crate) use backlog::Backlogs;
 pub use backlog::{Backlog, Pressure, Watermarks};
 pub(crate) use enqueue::EnqueueLanes;
 pub use quarantine::{QuarantineNote, Quarantined};
-pub use status::QueueStatus;
+pub use status::{QueueGlance, QueueStatus};
 
 use crate::error::{CallError, LiveRedisError};
 use crate::{LiveRedis, OlderQueue, input, script};

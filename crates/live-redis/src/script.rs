@@ -16,6 +16,15 @@ macro_rules! script {
         pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
             Script::new(&whole(include_str!(concat!("../lua/", $file)), &[$($($part),*)?]))
         });)*
+
+        /// Name and whole text of every script, for tests of what the scripts call.
+        #[cfg(test)]
+        pub(crate) fn texts() -> Vec<(&'static str, String)> {
+            vec![
+                $((stringify!($name), whole(include_str!(concat!("../lua/", $file)), &[$($($part),*)?])),)*
+                ("REBUILD", rebuild()),
+            ]
+        }
     };
 }
 
@@ -63,10 +72,12 @@ script! {
 }
 
 /// Moves a minute's counters to another version of the tree and goes on as [`ADMIT_BATCH`].
-pub(crate) static REBUILD: LazyLock<Script> = LazyLock::new(|| {
+pub(crate) static REBUILD: LazyLock<Script> = LazyLock::new(|| Script::new(&rebuild()));
+
+fn rebuild() -> String {
     let (_, batch) = split(include_str!("../lua/admit_batch.lua"));
-    Script::new(&format!("{}{batch}", include_str!("../lua/rebuild.lua")))
-});
+    format!("{}{batch}", include_str!("../lua/rebuild.lua"))
+}
 
 fn whole(script: &str, parts: &[&str]) -> String {
     let (engine, body) = split(script);

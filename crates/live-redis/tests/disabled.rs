@@ -8,14 +8,14 @@ mod common;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use common::{event, limit, now, shard, team};
+use common::{Hot, event, limit, now, shard, team};
 use devstack::RedisServer;
-use live_redis::{LiveRedis, LiveRedisError, Options};
+use live_redis::{LiveRedis, LiveRedisError, Options, QuarantineNote, Quarantined, Watermarks};
 use rate_plan::{Limits, Scope};
-use spend_queue::SpendQueue;
+use spend_queue::{PendingSpend, SpendQueue};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
 const DEADLINE: Duration = Duration::from_millis(300);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ enum Does {
 use Does::{Answers, Counts, Fails};
 
 /// Call, without Redis, with a Redis that fails.
-const CONTRACT: [(&str, Does, Does); 17] = [
+const CONTRACT: [(&str, Does, Does); 20] = [
     ("record_failure", Answers("false"), Fails),
     ("add_latency", Answers("()"), Fails),
     ("add_usage", Answers("()"), Fails),
@@ -50,7 +50,25 @@ const CONTRACT: [(&str, Does, Does); 17] = [
     ("swap_affinity", Fails, Fails),
     ("admit_rates", Fails, Fails),
     ("enqueue, peek, depth", Fails, Fails),
+    ("pending, pending_since, pending_key", Fails, Fails),
+    ("pressure, backlog, queue_status", Fails, Fails),
+    ("quarantine, quarantined, restore, reindex, repair_index", Fails, Fails),
 ];
+
+/// Something that was moved aside, on a server that works.
+static ASIDE: OnceCell<Quarantined> = OnceCell::const_new();
+
+fn note() -> QuarantineNote {
+    QuarantineNote { reason: "a test".into(), at: now() }
+}
+
+async fn move_aside() -> Quarantined {
+    let hot = Hot::shared().await;
+    hot.redis.enqueue(&event("aside", 5)).await.unwrap();
+    let head = hot.redis.peek(shard(), limit(1)).await.unwrap().entries.remove(0);
+    assert_eq!(hot.redis.quarantine(shard(), head.raw(), &note()).await, Ok(Some(0)));
+    hot.redis.quarantined(shard(), 1).await.unwrap().remove(0)
+}
 
 fn text<T: Debug, E: Into<LiveRedisError>>(answer: Result<T, E>) -> Result<String, LiveRedisError> {
     answer.map(|answer| format!("{answer:?}")).map_err(Into::into)
@@ -83,6 +101,32 @@ async fn call(redis: &LiveRedis, name: &str) -> Vec<Result<String, LiveRedisErro
                 tokio::join!(redis.enqueue(&event), redis.peek(shard(), limit(1)), redis.depth(shard()),);
             return vec![text(enqueued), text(peeked), text(depth)];
         }
+        "pending, pending_since, pending_key" => {
+            let team = team();
+            let (of_scope, since, of_key) =
+                tokio::join!(redis.pending(&team), redis.pending_since("o", now()), redis.pending_key("k"));
+            return vec![text(of_scope), text(since), text(of_key)];
+        }
+        "pressure, backlog, queue_status" => {
+            let marks = Watermarks::default();
+            let (pressure, backlog, status) = tokio::join!(
+                redis.pressure(&marks, now()),
+                redis.backlog(shard()),
+                redis.queue_status(shard())
+            );
+            return vec![text(pressure), text(backlog), text(status)];
+        }
+        "quarantine, quarantined, restore, reindex, repair_index" => {
+            let (item, note) = (ASIDE.get().unwrap(), note());
+            let (moved, listed, restored, reindexed, repaired) = tokio::join!(
+                redis.quarantine(shard(), &item.raw, &note),
+                redis.quarantined(shard(), 1),
+                redis.restore(shard(), item),
+                redis.reindex(shard()),
+                redis.repair_index(shard()),
+            );
+            return vec![text(moved), text(listed), text(restored), text(reindexed), text(repaired)];
+        }
         other => panic!("{other} is in the table only"),
     };
     vec![one]
@@ -90,6 +134,7 @@ async fn call(redis: &LiveRedis, name: &str) -> Vec<Result<String, LiveRedisErro
 
 /// Makes every call of the table, one after the other, and compares. All answer within the deadline and a little.
 async fn check(redis: &LiveRedis, what: &str, column: impl Fn(&(&str, Does, Does)) -> Does) {
+    ASIDE.get_or_init(move_aside).await;
     let mut longest = Duration::ZERO;
     for row in &CONTRACT {
         let (before, started) = (redis.degradations(), Instant::now());

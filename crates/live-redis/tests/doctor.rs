@@ -52,7 +52,7 @@ async fn refused(url: &str, options: Options, role: Role) -> (String, Vec<&'stat
 #[tokio::test]
 async fn all_is_well_on_a_healthy_server_for_every_role() {
     let server = healthy().password(CANARY).start().unwrap();
-    for role in [Role::Gateway, Role::Flusher, Role::Operator] {
+    for role in [Role::Gateway, Role::Flusher, Role::Operator, Role::Repairer] {
         let redis = LiveRedis::open_strict(server.url(), Options::default(), role).await.unwrap();
         let findings = redis.doctor(role).await;
         assert_eq!(worst(&findings), Severity::Ok, "{findings:#?}");
@@ -139,9 +139,21 @@ async fn what_may_not_be_asked_is_a_warning_of_its_own_and_scripts_are_tried() {
 async fn another_shard_count_is_refused_wherever_the_queue_has_entries() {
     let server = healthy().start().unwrap();
     let four = LiveRedis::open_with(server.url(), options(4)).await.unwrap();
-    let event = event("r1", 5);
-    four.enqueue(&event).await.unwrap();
+    four.enqueue(&event("r1", 5)).await.unwrap();
     LiveRedis::open_strict(server.url(), options(4), Role::Flusher).await.unwrap();
+    for other in [1, 2, 5] {
+        let error = LiveRedis::open_strict(server.url(), options(other), Role::Flusher).await.unwrap_err();
+        assert!(matches!(error, StrictOpenError::Open(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("has 4 shards") && text.contains(&format!("set up for {other}")), "{text}");
+    }
+    // Where the first shard lost its record, another one still has it, and only the doctor looks there.
+    let mut admin =
+        redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut harm = redis::cmd("HDEL");
+    harm.arg("tollgate:{0}:state").arg("shards").query_async::<()>(&mut admin).await.unwrap();
+    let mut keep = redis::cmd("HSET");
+    keep.arg("tollgate:{3}:state").arg("shards").arg(4).query_async::<()>(&mut admin).await.unwrap();
     for other in [1, 2, 5] {
         let (text, checks) = refused(server.url(), options(other), Role::Flusher).await;
         assert_eq!(checks, ["redis.shards"]);

@@ -74,6 +74,13 @@ impl Entry {
         .map(|(link, _)| link)
     }
 
+    /// Whether the link that bytes start with is made from that of the bytes before them, whatever else they say.
+    pub(crate) fn are_linked(before: &[u8], after: &[u8]) -> bool {
+        let after = core::str::from_utf8(after).ok().and_then(split);
+        let (Some(before), Some((link, body))) = (Self::link_of(before), after) else { return false };
+        link.chain == before.chain.next(link.seq, link.queued, body)
+    }
+
     /// The bytes as the queue holds them.
     #[must_use]
     pub fn raw(&self) -> &[u8] {

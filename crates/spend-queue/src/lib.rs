@@ -27,7 +27,7 @@ pub use event::{
     SpendEvent,
 };
 pub use finding::{Finding, Severity};
-pub use memory::{MemoryQueue, MemoryQueueError};
+pub use memory::{MemoryQueue, MemoryQueueError, MemorySnapshot};
 pub use millis::Millis;
 pub use older::{OLDER_KEY, UNATTRIBUTED, older_start};
 pub use pending::PendingSpend;

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::{
     Acked, BatchLimit, Charge, EncodedEvent, Enqueued, Index, Millis, ORGANIZATION, Peeked, PendingSpend,
-    QueueError, Receipt, Reindexed, ScopeRef, Shard, ShardCount, SpendQueue, Start, Usd,
+    QueueError, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, ShardCount, SpendQueue, Start, Usd,
 };
 use shard::ShardModel;
 
@@ -20,6 +20,13 @@ use shard::ShardModel;
 pub struct MemoryQueue {
     count: ShardCount,
     shards: Mutex<HashMap<Shard, ShardModel>>,
+}
+
+/// One shard of a [`MemoryQueue`] as it was at an instant: what a replica holds that has not heard of anything later.
+#[derive(Debug, Clone)]
+pub struct MemorySnapshot {
+    shard: Shard,
+    state: ShardModel,
 }
 
 /// Why the model refused.
@@ -37,6 +44,12 @@ pub enum MemoryQueueError {
         /// The place of the entry, 0 for the head.
         position: u64,
     },
+    /// What is pending is less than what is pending of the past: a counter was changed by another hand, or an entry.
+    #[error("pending spend in shard {shard} is less than that of its past starts")]
+    Inconsistent {
+        /// The shard.
+        shard: Shard,
+    },
     /// The organization's id breaks the rule for identifiers.
     #[error("{0}")]
     Scope(#[from] crate::ScopeRefError),
@@ -46,7 +59,7 @@ impl QueueError for MemoryQueueError {
     fn is_transient(&self) -> bool {
         match self {
             Self::CounterOverflow(_) => true,
-            Self::Unreadable { .. } | Self::Scope(_) => false,
+            Self::Unreadable { .. } | Self::Inconsistent { .. } | Self::Scope(_) => false,
         }
     }
 }
@@ -122,6 +135,22 @@ impl MemoryQueue {
     /// Puts an entry back before the head of a shard. The index is in doubt from then on.
     pub fn restore_now(&self, shard: Shard, raw: Vec<u8>) {
         self.with(shard, |state| state.restore(raw));
+    }
+
+    /// A shard as it is now.
+    #[must_use]
+    pub fn snapshot(&self, shard: Shard) -> MemorySnapshot {
+        MemorySnapshot { shard, state: self.with(shard, |state| state.clone()) }
+    }
+
+    /// Takes a shard back to what it was, as a fail-over does to a replica that lags behind.
+    pub fn rewind(&self, snapshot: MemorySnapshot) {
+        self.with(snapshot.shard, |state| *state = snapshot.state);
+    }
+
+    /// Forgets that a request id was queued in a shard, as a queue does that remembers ids for a bounded time only.
+    pub fn forget(&self, shard: Shard, request: &RequestDigest) {
+        self.with(shard, |state| state.forget(request));
     }
 
     /// The index by time of a shard, whether or not it can be relied on.

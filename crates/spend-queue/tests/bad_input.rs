@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
-use spend_queue::{FieldProblem, MAX_TOKENS, ScopeRef, SpendEvent, Usd};
+use spend_queue::{Chain, Entry, FieldProblem, MAX_DEPTH, MAX_TOKENS, ScopeRef, SpendEvent, Usd};
 
 fn now() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
@@ -159,9 +159,51 @@ fn nul_is_found_wherever_it_hides() {
 
 #[test]
 fn an_extra_field_cannot_pose_as_one_of_the_entry() {
-    for name in ["seq", "chain", "format", "spend"] {
+    let whole = SpendEvent {
+        key_id: Some("k".into()),
+        user_id: Some("u".into()),
+        team_id: Some("t".into()),
+        project_id: Some("p".into()),
+        organization_id: Some("o".into()),
+        cost: Some(Usd::ZERO),
+        started_at: Some(now()),
+        ended_at: Some(now()),
+        time_to_first_token_ms: Some(1),
+        session_id: Some("s".into()),
+        metadata: [("m".to_owned(), json!(1))].into(),
+        ..event()
+    };
+    let whole = serde_json::to_value(whole).unwrap();
+    let own = whole.as_object().unwrap().keys().map(String::as_str);
+    for name in own.chain(["seq", "chain", "queued", "format", "spend"]) {
         let (field, problem) = refused(|e| drop(e.extra.insert(name.into(), json!(1))));
         assert_eq!((field.as_str(), problem), ("extra", FieldProblem::Reserved(name.into())));
+    }
+}
+
+#[test]
+fn lists_and_objects_are_inside_one_another_to_a_bound() {
+    let nested = |depth: usize, wrap: fn(serde_json::Value) -> serde_json::Value| {
+        (0..depth).fold(json!(1), |inner, _| wrap(inner))
+    };
+    for wrap in [
+        (|inner| json!([inner])) as fn(serde_json::Value) -> serde_json::Value,
+        |inner| json!({ "a": inner }),
+    ] {
+        let mut deepest = event();
+        deepest.metadata.insert("m".into(), nested(MAX_DEPTH, wrap));
+        deepest.extra.insert("x".into(), nested(MAX_DEPTH, wrap));
+        let encoded = deepest.encode(now()).unwrap();
+        let entry = encoded.entry(1, encoded.chain_after(Chain::GENESIS, 1));
+        assert_eq!(Entry::decode(entry.into_bytes()).unwrap().event, deepest);
+        for depth in [MAX_DEPTH + 1, 127, 128, 500] {
+            let value = nested(depth, wrap);
+            assert_eq!(
+                refused(|e| drop(e.metadata.insert("m".into(), value.clone()))).1,
+                FieldProblem::TooDeep
+            );
+            assert_eq!(refused(|e| drop(e.extra.insert("x".into(), value))).1, FieldProblem::TooDeep);
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use chrono::{DateTime, Utc};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MemoryQueue, Proof, Receipt, Reindexed, ScopeRef,
-    Shard, ShardCount, SpendEvent, Stop, Usd,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MemoryQueue, MemoryQueueError, Proof, Receipt,
+    Reindexed, ScopeRef, Shard, ShardCount, SpendEvent, Stop, Usd,
 };
 
 fn now() -> DateTime<Utc> {
@@ -156,7 +156,7 @@ fn pending_spend_is_exact_whatever_another_hand_did_to_the_list() {
     let _ = queue.ack_now(&batch);
     assert_eq!(queue.index(shard()), Index::Doubtful, "an acknowledgement does not hide what is missing");
     assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(5)));
-    assert_eq!(queue.reindex_now(shard()), Reindexed::Rebuilt { entries: 1 });
+    assert_eq!(queue.reindex_now(shard()), Ok(Reindexed::Rebuilt { entries: 1 }));
     assert_eq!((queue.hot(&team()).amount, queue.index(shard())), (Usd::from_picos(5), Index::Proven));
 }
 
@@ -166,11 +166,11 @@ fn an_entry_of_another_hand_blocks_the_index_and_the_answer_until_it_is_gone() {
     queue.tamper(shard(), |list| list.push_front(b"garbage".to_vec()));
     queue.enqueue_now(&event("b", 5)).unwrap();
     assert!(queue.pending_now(&team()).is_err());
-    assert_eq!(queue.reindex_now(shard()), Reindexed::Blocked { position: 0 });
+    assert_eq!(queue.reindex_now(shard()), Ok(Reindexed::Blocked { position: 0 }));
     assert!(!queue.quarantine_now(shard(), b"something else"));
     assert!(queue.quarantine_now(shard(), b"garbage"));
     assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(10)));
-    assert_eq!(queue.reindex_now(shard()), Reindexed::Rebuilt { entries: 2 });
+    assert_eq!(queue.reindex_now(shard()), Ok(Reindexed::Rebuilt { entries: 2 }));
     assert_eq!(queue.index(shard()), Index::Proven);
 }
 
@@ -193,4 +193,32 @@ fn only_what_started_since_an_instant_occupies_a_new_period() {
     assert_eq!(queue.pending_since_now("other", midnight), Ok(Usd::ZERO));
     queue.tamper(shard(), |list| drop(list.pop_front()));
     assert_eq!(queue.pending_since_now("o", midnight), Ok(Usd::from_picos(6)), "from the entries");
+}
+
+#[test]
+fn what_another_hand_put_in_place_of_an_entry_is_doubted_when_it_comes_to_the_head() {
+    let queue = filled(&["a", "b", "c"]);
+    let link = queue.peek_now(shard(), limit()).entries[1].link.unwrap();
+    let forged = event("b", 900).entry(link.seq, link.chain).into_bytes();
+    queue.tamper(shard(), |list| list[1] = forged);
+    let peeked = queue.peek_now(shard(), limit());
+    assert_eq!(
+        (peeked.index, peeked.stop.as_ref()),
+        (Index::Proven, Some(&Stop::ChainBreak { position: 1 }))
+    );
+    let _ = queue.ack_now(&peeked.receipt().unwrap());
+    assert_eq!(queue.index(shard()), Index::Doubtful);
+    assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(905)), "what would be settled");
+}
+
+#[test]
+fn an_index_that_no_counter_could_hold_is_not_made() {
+    let queue = MemoryQueue::default();
+    queue.enqueue_now(&event("a", i64::MAX)).unwrap();
+    let head = queue.raw(shard()).remove(0);
+    assert!(queue.quarantine_now(shard(), &head));
+    queue.enqueue_now(&event("b", i64::MAX)).unwrap();
+    queue.restore_now(shard(), head);
+    assert_eq!(queue.reindex_now(shard()), Err(MemoryQueueError::CounterOverflow(team())));
+    assert_eq!(queue.pending_now(&team()), Ok(Usd::from_picos(i128::from(i64::MAX) * 2)));
 }

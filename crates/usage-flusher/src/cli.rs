@@ -1,5 +1,6 @@
 //! Flags and environment variables.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -102,6 +103,12 @@ pub(crate) struct RunOptions {
     pub(crate) database: DatabaseOptions,
     #[command(flatten)]
     pub(crate) redis: RedisConnection,
+    /// Address for /metrics, /livez, /readyz and /status, such as 127.0.0.1:9464 [default: none]
+    #[arg(long, env = "TOLLGATE_LISTEN", value_name = "IP:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Most shards that are worked on at once (1 to 64): each takes a connection to PostgreSQL, and memory for a batch
+    #[arg(long, env = "TOLLGATE_IN_FLIGHT", default_value = "4", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) in_flight: u8,
     /// Smallest batch, in entries (1 to 10000)
     #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,

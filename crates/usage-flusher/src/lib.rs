@@ -1,13 +1,23 @@
 #![doc = include_str!("../README.md")]
 
+mod board;
 mod flusher;
+mod http;
 mod ledger;
+mod observed;
+mod ownership;
 mod pace;
+mod sampler;
 mod service;
 mod worker;
 
+pub use board::{Board, Contact, Notices, ShardNotice};
 pub use flusher::{FlushError, Flushed, Flusher};
 pub use ledger::{Settlement, SpendLedger, Uncancelled, UncancelledError};
+pub use http::{Endpoints, HttpError};
+pub use observed::Observed;
+pub use ownership::{Alone, Ownership};
 pub use pace::{Pace, PaceError, PaceLimits};
+pub use sampler::sample;
 pub use service::Service;
 pub use worker::{Turn, Worker};

@@ -1,16 +1,21 @@
 //! The commands: connect, then work until told to stop.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
+use chrono::Utc;
 use iam_ledger::{Ledger, LedgerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use usage_flusher::{Flusher, Pace, PaceLimits, Service, Uncancelled};
+use usage_flusher::{Board, Endpoints, Flusher, Observed, Pace, PaceLimits, Service, Uncancelled, sample};
 
 use crate::cli::{DatabaseOptions, RunOptions};
 
-/// Shards that are worked on at once.
-const IN_FLIGHT: usize = 4;
+/// The server ends the session that holds this process's shards when it is silent for so long: the time after which a
+/// suspended flusher's shards are taken over. A living one is heard every second.
+const LOCK_SILENCE: Duration = Duration::from_secs(10);
 
 /// Flushes until SIGTERM or SIGINT.
 pub(crate) async fn run(options: RunOptions) -> Result<()> {
@@ -25,15 +30,21 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
     ledger.require_migrated().await?;
     let redis = options.redis.open().await?;
 
+    let board = Board::default();
+    board.write(|notices| notices.started_at = Some(Utc::now()));
     let (stop, stopped) = watch::channel(false);
-    let flusher = Flusher::new(redis.clone(), Uncancelled(ledger.clone()));
-    let service = Service::new(flusher, &pace, IN_FLIGHT);
-    let mut flushing = tokio::spawn(service.run(stopped));
+    let endpoints = serve(&options, &board, stopped.clone()).await?;
+    let flusher = Flusher::new(Observed(redis.clone()), Observed(Uncancelled(ledger.clone())));
+    let service = Service::new(flusher, &pace, options.in_flight.into(), board.clone());
+    let locks = ledger.shard_locks(&redis.options().prefix.to_string(), LOCK_SILENCE);
+    let sampling = tokio::spawn(sample(redis.clone(), ledger.clone(), board.clone(), stopped.clone()));
+    let mut flushing = tokio::spawn(service.run(locks, stopped));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "flusher started");
     tokio::select! {
         ended = &mut flushing => ended.context("the flusher's loop died")?,
         name = stop_signal.wait() => {
             tracing::info!(signal = name, "stopping");
+            board.write(|notices| notices.stopping_since = Some(Utc::now()));
             stop.send_replace(true);
             match timeout(options.stop_deadline_ms, flushing).await {
                 Ok(ended) => ended.context("the flusher's loop died")?,
@@ -42,10 +53,33 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
             }
         }
     }
+    sampling.abort();
+    if let Some(endpoints) = endpoints {
+        endpoints.abort();
+    }
     redis.close();
     ledger.close().await;
     tracing::info!("flusher stopped");
     Ok(())
+}
+
+/// Offers the endpoints, when an address was given for them.
+async fn serve(
+    options: &RunOptions,
+    board: &Board,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<Option<JoinHandle<()>>> {
+    let Some(address) = options.listen else { return Ok(None) };
+    let endpoints = Endpoints::bind(address, board.clone()).await?;
+    tracing::info!(address = %endpoints.address()?, "endpoints are served");
+    Ok(Some(tokio::spawn(async move {
+        let stop = async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        if let Err(error) = endpoints.serve(stop).await {
+            tracing::error!(%error, "the endpoints are not served any more");
+        }
+    })))
 }
 
 /// Brings the tables up to date.

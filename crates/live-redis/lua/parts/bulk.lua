@@ -2,10 +2,15 @@
 
 local PIECE = 1000
 
-local function read_fields(key, names)
+-- the fields that names[first] to names[last] name; all names unless said
+local function read_fields(key, names, first, last)
+  first, last = first or 1, last or #names
+  if first <= last and last < first + PIECE then
+    return redis.call('HMGET', key, unpack(names, first, last))
+  end
   local values = {}
-  for from = 1, #names, PIECE do
-    local piece = redis.call('HMGET', key, unpack(names, from, math.min(from + PIECE - 1, #names)))
+  for from = first, last, PIECE do
+    local piece = redis.call('HMGET', key, unpack(names, from, math.min(from + PIECE - 1, last)))
     for i = 1, #piece do
       values[#values + 1] = piece[i]
     end

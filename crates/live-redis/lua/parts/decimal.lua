@@ -16,7 +16,13 @@ local function is_amount(text)
 end
 
 local function parse(text)
-  return tonumber(string.sub(text, 1, -10)) or 0, tonumber(string.sub(text, -9))
+  if #text <= 15 then
+    -- far enough below 2^53 for an exact remainder
+    local whole = tonumber(text)
+    local low = whole % BILLION
+    return (whole - low) / BILLION, low
+  end
+  return tonumber(string.sub(text, 1, -10)), tonumber(string.sub(text, -9))
 end
 
 local function plus(high, low, more_high, more_low)
@@ -36,11 +42,12 @@ local function minus(high, low, less_high, less_low)
   return high, low
 end
 
+-- %d takes whole numbers up to 2^53 as they are, and is several times cheaper than %.0f
 local function decimal(high, low)
-  if high > 0 then
-    return string.format('%.0f%09.0f', high, low)
+  if high < 9000000 then
+    return string.format('%d', high * BILLION + low)
   end
-  return string.format('%.0f', low)
+  return string.format('%d%09d', high, low)
 end
 
 -- at most 2^63-1: what one counter may hold

@@ -1,5 +1,6 @@
 //! Enqueueing, one event alone or several that wait together (design D12).
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use redis::{FromRedisValue, Value};
@@ -10,8 +11,12 @@ use crate::keys::seen_field;
 use crate::lane::{Lanes, Waiting, answer_all};
 use crate::{LiveRedis, script};
 
-/// Who waits for an enqueue, by shard. Each event has an answer of its own: one that is refused refuses no other.
-pub(crate) type EnqueueLanes = Lanes<Shard, EncodedEvent, Result<Enqueued, LiveRedisError>>;
+/// Who waits for an enqueue, by shard and lane. Each event has an answer of its own: one that is refused refuses no other.
+pub(crate) type EnqueueLanes = Lanes<(Shard, u8), EncodedEvent, Result<Enqueued, LiveRedisError>>;
+
+/// Lanes of one shard, so calls that are under way at once: while the server works on one, this host makes the next ready and
+/// reads the answers of the one before.
+const LANES: u8 = 2;
 
 /// The most bytes of events in one call, so that a call of large events does not stand long before an admission.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -22,17 +27,21 @@ impl LiveRedis {
     pub(super) async fn enqueue_in_lane(&self, event: &EncodedEvent) -> Result<Enqueued, LiveRedisError> {
         self.agree_on_shards().await?;
         let shard = self.shard_count().shard_of(event.partition());
-        let (answer, free) = self.shared.enqueue_lanes.join(&shard, event.clone());
+        // Events that are enqueued at once have no order among them, so any lane will do; a retry takes the same one.
+        let [.., last] = *event.digest().as_bytes();
+        let lane = (shard, last % LANES);
+        let (answer, free) = self.shared.enqueue_lanes.join(&lane, event.clone());
         if free {
             let redis = self.clone();
-            tokio::spawn(async move { redis.drive_enqueues(shard).await });
+            tokio::spawn(async move { redis.drive_enqueues(lane).await });
         }
         self.within_deadline(answer.wait()).await?
     }
 
     /// Makes call after call until nobody waits.
-    async fn drive_enqueues(&self, shard: Shard) {
-        let mut lane = self.shared.enqueue_lanes.drive(shard);
+    async fn drive_enqueues(&self, lane: (Shard, u8)) {
+        let (shard, _) = lane;
+        let mut lane = self.shared.enqueue_lanes.drive(lane);
         while let Some(batch) = lane.next(self.shared.options.micro_batch, |batch, next| {
             let bytes: usize = batch.iter().map(|waiting| waiting.ask.body().len()).sum();
             bytes + next.body().len() <= BATCH_BYTES
@@ -56,7 +65,9 @@ impl LiveRedis {
         // a host whose clock is ahead may have put it.
         call.arg(if generation.is_some() { 3 } else { 1 })
             .arg(generation.map_or(0, |length| length.saturating_mul(2)));
-        for event in events {
+        let charged = Charged::by(events);
+        call.arg(charged.scopes.len()).arg(charged.places.len()).arg(charged.scopes).arg(charged.places);
+        for (event, numbers) in events.iter().zip(charged.numbers) {
             let digest = event.digest();
             match generation.map(|length| event.encoded().get() / length) {
                 None => drop(call.key(keys.seen(&digest, None))),
@@ -66,13 +77,8 @@ impl LiveRedis {
                     call.key(keys.seen(&digest, Some(current.saturating_add(1))));
                 }
             }
-            let scopes: Vec<_> = event.charges().map(|(scope, _)| scope.to_string()).collect();
-            let starts: Vec<_> = event.starts().map(|start| start.to_string()).collect();
             call.arg(seen_field(&digest)).arg(&event.payload_check().short()[..]).arg(event.encoded().get());
-            call.arg(event.charges().next().map_or(0, |(_, picos)| picos))
-                .arg(scopes.len())
-                .arg(starts.len());
-            call.arg(event.body()).arg(&scopes).arg(&starts);
+            call.arg(event.charges().next().map_or(0, |(_, picos)| picos)).arg(numbers).arg(event.body());
         }
         let answers = self.hot_script::<Vec<Vec<Value>>>(&call).await?;
         if answers.len() != events.len() {
@@ -128,6 +134,53 @@ impl LiveRedis {
     }
 }
 
+/// What the events of a call charge: each counter is named, read and written once, however many events charge it.
+struct Charged {
+    scopes: Vec<String>,
+    places: Vec<String>,
+    /// For each event what it charges, by number from 1: the scopes, then the places; two bytes each, big-endian.
+    numbers: Vec<Vec<u8>>,
+}
+
+impl Charged {
+    fn by(events: &[EncodedEvent]) -> Self {
+        let (mut scopes, mut places) = (Names::default(), Names::default());
+        let numbered = events.iter().map(|event| {
+            let scopes: Vec<_> = event.charges().map(|(scope, _)| scopes.number(scope.to_string())).collect();
+            (scopes, event.starts().map(|start| places.number(start.to_string())).collect::<Vec<_>>())
+        });
+        let numbered: Vec<_> = numbered.collect();
+        let past_scopes = scopes.count();
+        let numbers = numbered.into_iter().map(|(scopes, places)| {
+            let places = places.into_iter().map(|place| place.saturating_add(past_scopes));
+            scopes.into_iter().chain(places).flat_map(u16::to_be_bytes).collect()
+        });
+        Self { numbers: numbers.collect(), scopes: scopes.names, places: places.names }
+    }
+}
+
+/// Names, numbered from 1 in the order of their first use. A call has far fewer than 2^16: each stands in the body of an
+/// event, so [`BATCH_BYTES`] bounds them.
+#[derive(Default)]
+struct Names {
+    names: Vec<String>,
+    numbers: HashMap<String, u16>,
+}
+
+impl Names {
+    fn count(&self) -> u16 {
+        u16::try_from(self.names.len()).unwrap_or(u16::MAX)
+    }
+
+    fn number(&mut self, name: String) -> u16 {
+        let next = self.count().saturating_add(1);
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            next
+        })
+    }
+}
+
 /// What the script answers about one event.
 fn read_answer(answer: &[Value]) -> Result<Enqueued, LiveRedisError> {
     let number = |at: usize| answer.get(at).and_then(|value| u64::from_redis_value(value.clone()).ok());
@@ -137,7 +190,8 @@ fn read_answer(answer: &[Value]) -> Result<Enqueued, LiveRedisError> {
         (Some(1), ..) => Ok(Enqueued::Duplicate),
         (Some(2), ..) => Ok(Enqueued::Conflict),
         (Some(3), _, _, Some(scope)) => Err(LiveRedisError::CounterFull(format!(
-            "pending spend of {scope} would exceed 9223372.036854775807 USD"
+            "pending spend of {} would exceed 9223372.036854775807 USD",
+            scope.escape_debug()
         ))),
         (Some(4), _, _, Some(what)) => Err(LiveRedisError::Damaged(what)),
         _ => Err(CallError::Answer(format!("enqueue answered {answer:?}")).into()),

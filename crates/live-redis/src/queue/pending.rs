@@ -89,11 +89,12 @@ impl LiveRedis {
                 |value: &Value| String::from_redis_value(value.clone()).map_err(|error| unexpected(&error));
             let (digits, start) = (text(digits)?, text(start)?);
             let count = u64::from_redis_value(count.clone()).map_err(|error| unexpected(&error))?;
-            if since.is_some_and(|since| started_before(&start, since)) {
-                continue;
-            }
-            let amount = Usd::nearest(&digits).ok().and_then(|(amount, _)| amount.checked_mul(count));
+            // What cannot be read is an error whenever it started.
+            let amount = Usd::nearest(&digits).ok().filter(|(amount, _)| amount.counter().is_ok());
+            let amount = amount.and_then(|(amount, _)| amount.checked_mul(count));
+            let past = since.is_some_and(|since| started_before(&start, since));
             total = amount
+                .map(|amount| if past { Usd::ZERO } else { amount })
                 .and_then(|amount| total.checked_add(amount))
                 .ok_or_else(|| LiveRedisError::Damaged(format!("spend {digits:?} in the older queue")))?;
         }

@@ -31,6 +31,19 @@ pub struct QueueStatus {
     pub damaged_counters: u64,
 }
 
+/// What is watched of a shard all the time: four commands, whatever it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueGlance {
+    /// Entries, and since when the oldest waits.
+    pub backlog: Backlog,
+    /// Bytes of the list in the server's memory, by its own estimate.
+    pub bytes: u64,
+    /// Whether the index of pending spend is proven.
+    pub index: Index,
+    /// Entries that were moved aside.
+    pub quarantined: u64,
+}
+
 impl QueueStatus {
     /// Whether the index of pending spend is proven.
     #[must_use]
@@ -61,15 +74,41 @@ impl LiveRedis {
         self.strictly("queue_status", self.examine_queue(shard)).await
     }
 
-    async fn examine_queue(&self, shard: Shard) -> Result<QueueStatus, LiveRedisError> {
-        let one = BatchLimit::MIN;
+    /// Looks at a shard as one that watches it.
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be read.
+    pub async fn queue_glance(&self, shard: Shard) -> Result<QueueGlance, LiveRedisError> {
+        self.strictly("queue_glance", async {
+            let backlog = self.read_backlog(shard).await?;
+            let (bytes, index) = match backlog.entries {
+                0 => (0, Index::Proven),
+                _ => (self.list_bytes(shard).await?, self.read_head(shard, BatchLimit::MIN).await?.index),
+            };
+            let quarantined = if shard.is_older() { 0 } else { self.quarantine_length(shard).await? };
+            Ok(QueueGlance { backlog, bytes, index, quarantined })
+        })
+        .await
+    }
+
+    async fn list_bytes(&self, shard: Shard) -> Result<u64, LiveRedisError> {
         let mut memory = redis::cmd("MEMORY");
         memory.arg("USAGE").arg(self.list_of(shard)?);
+        Ok(self.wide::<Option<u64>>(&memory).await?.unwrap_or_default())
+    }
+
+    async fn quarantine_length(&self, shard: Shard) -> Result<u64, LiveRedisError> {
+        let mut length = redis::cmd("LLEN");
+        self.wide(length.arg(self.shared.options.prefix.shard(shard).quarantine())).await
+    }
+
+    async fn examine_queue(&self, shard: Shard) -> Result<QueueStatus, LiveRedisError> {
         let mut status = QueueStatus {
             shard,
             backlog: self.read_backlog(shard).await?,
-            bytes: self.wide::<Option<u64>>(&memory).await?.unwrap_or_default(),
-            head: self.read_head(shard, one).await?,
+            bytes: self.list_bytes(shard).await?,
+            head: self.read_head(shard, BatchLimit::MIN).await?,
             seqs: (None, None),
             doubt: None,
             quarantined: 0,
@@ -85,8 +124,7 @@ impl LiveRedis {
         let (head, next, doubt): (Option<String>, Option<String>, Option<String>) = self.wide(&state).await?;
         let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
         (status.seqs, status.doubt) = ((number(head), number(next)), doubt);
-        let mut length = redis::cmd("LLEN");
-        status.quarantined = self.wide(length.arg(keys.quarantine())).await?;
+        status.quarantined = self.quarantine_length(shard).await?;
         let whole = |key: String| {
             let mut command = redis::cmd("HGETALL");
             command.arg(key);

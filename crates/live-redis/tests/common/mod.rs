@@ -21,29 +21,60 @@ pub(crate) struct Hot {
     pub(crate) redis: LiveRedis,
     pub(crate) raw: MultiplexedConnection,
     pub(crate) prefix: String,
-    _server: Option<RedisServer>,
+    url: String,
+    server: Option<RedisServer>,
 }
 
 impl Hot {
     pub(crate) async fn shared() -> Self {
+        Self::shared_with(|options| options).await
+    }
+
+    pub(crate) async fn shared_with(change: impl FnOnce(Options) -> Options) -> Self {
         let test: TestRedis = devstack::redis().unwrap().test();
-        Self::open(test.url(), test.prefix(), None).await
+        Self::open(test.url(), test.prefix(), None, change).await
     }
 
     /// On a server of its own, where a test may do what it likes.
     pub(crate) async fn private() -> Self {
-        let server = RedisServer::builder().arg("enable-debug-command", "yes").start().unwrap();
-        let url = server.url().to_owned();
-        Self::open(&url, "private", Some(server)).await
+        Self::private_with(|options| options).await
     }
 
-    async fn open(url: &str, prefix: &str, server: Option<RedisServer>) -> Self {
-        let options = Options::default().with_prefix(prefix.parse().unwrap()).with_deadline(PATIENCE);
+    pub(crate) async fn private_with(change: impl FnOnce(Options) -> Options) -> Self {
+        let server = RedisServer::builder().arg("enable-debug-command", "yes").start().unwrap();
+        Self::on(server, change).await
+    }
+
+    /// On this server, which ends with the client.
+    pub(crate) async fn on(server: RedisServer, change: impl FnOnce(Options) -> Options) -> Self {
+        let url = server.url().to_owned();
+        Self::open(&url, "private", Some(server), change).await
+    }
+
+    async fn open(
+        url: &str,
+        prefix: &str,
+        server: Option<RedisServer>,
+        change: impl FnOnce(Options) -> Options,
+    ) -> Self {
+        let options = change(Options::default().with_prefix(prefix.parse().unwrap()).with_deadline(PATIENCE));
         let redis = LiveRedis::open_with(url, options).await.unwrap();
-        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-        let client = redis::Client::open(url).unwrap();
-        let raw = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
-        Self { redis, raw, prefix: prefix.to_owned(), _server: server }
+        let raw = connect(url).await;
+        Self { redis, raw, prefix: prefix.to_owned(), url: url.to_owned(), server }
+    }
+
+    /// Another host's client of the same deployment.
+    pub(crate) async fn another(&self, change: impl FnOnce(Options) -> Options) -> LiveRedis {
+        LiveRedis::open_with(self.url.as_str(), change(self.redis.options().clone())).await.unwrap()
+    }
+
+    /// Kills the server (private ones only), starts it on what it has kept, and connects anew.
+    pub(crate) async fn crash(&mut self) {
+        let server = self.server.as_mut().unwrap();
+        server.kill();
+        server.start_again().unwrap();
+        self.raw = connect(&self.url).await;
+        self.redis = self.another(|options| options).await;
     }
 
     pub(crate) fn key(&self, what: &str) -> String {
@@ -111,6 +142,12 @@ impl Hot {
     pub(crate) async fn digest(&self) -> String {
         self.run(&[b"DEBUG", b"DIGEST"]).await
     }
+}
+
+async fn connect(url: &str) -> MultiplexedConnection {
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    let client = redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 pub(crate) fn team() -> ScopeRef {

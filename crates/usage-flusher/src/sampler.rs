@@ -1,0 +1,82 @@
+//! Looks at queue and ledger now and then, for the gauges and for `/status`.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use iam_ledger::Ledger;
+use live_redis::{LiveRedis, LiveRedisError};
+use metrics::gauge;
+use spend_queue::{Index, Shard, SpendQueue};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::board::Board;
+
+/// How often each shard is looked at. A shard costs four commands.
+const QUEUE_EVERY: Duration = Duration::from_secs(5);
+/// How often the ledger's partitions are looked at and holds that have run out are swept.
+const LEDGER_EVERY: Duration = Duration::from_secs(60);
+
+/// Looks until told to stop.
+pub async fn sample(redis: LiveRedis, ledger: Ledger, board: Board, mut stop: watch::Receiver<bool>) {
+    let mut ledger_due = Instant::now();
+    loop {
+        for shard in redis.sources() {
+            if let Err(error) = look_at(&redis, shard, &board).await {
+                tracing::debug!(shard = shard.index(), %error, "cannot look at the shard");
+                board.write(|notices| notices.redis.failed(error.to_string()));
+            }
+        }
+        if Instant::now() >= ledger_due {
+            ledger_due = Instant::now() + LEDGER_EVERY;
+            tend(&ledger, &board).await;
+        }
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = sleep(QUEUE_EVERY) => {}
+        }
+    }
+}
+
+async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), LiveRedisError> {
+    let seen = redis.queue_glance(shard).await?;
+    let now = Utc::now();
+    board.write(|notices| notices.redis.answered(now));
+    board.shard(shard, |notice| {
+        notice.entries = seen.backlog.entries;
+        notice.oldest = seen.backlog.oldest;
+        notice.bytes = seen.bytes;
+        notice.index_doubtful = seen.index == Index::Doubtful;
+        notice.quarantined = seen.quarantined;
+    });
+    let name = shard.to_string();
+    let doubtful = if seen.index == Index::Doubtful { 1.0 } else { 0.0 };
+    gauge!("tollgate_queue_entries", "shard" => name.clone()).set(float(seen.backlog.entries));
+    gauge!("tollgate_queue_bytes", "shard" => name.clone()).set(float(seen.bytes));
+    gauge!("tollgate_queue_oldest_age_seconds", "shard" => name.clone()).set(seen.backlog.age(now).as_secs_f64());
+    gauge!("tollgate_queue_index_doubtful", "shard" => name.clone()).set(doubtful);
+    gauge!("tollgate_queue_quarantined", "shard" => name).set(float(seen.quarantined));
+    Ok(())
+}
+
+/// Makes next months' partitions, and says how it stands with them.
+async fn tend(ledger: &Ledger, board: &Board) {
+    match ledger.partition_health(Utc::now()).await {
+        Ok(health) => {
+            gauge!("tollgate_partition_headroom_months").set(f64::from(health.headroom_months));
+            gauge!("tollgate_default_partition_rows").set(float(health.default_rows));
+            board.write(|notices| {
+                notices.partition_headroom_months = Some(health.headroom_months);
+                notices.default_partition_rows = Some(health.default_rows);
+            });
+        }
+        Err(error) => tracing::warn!(%error, "cannot tend the ledger's partitions"),
+    }
+}
+
+/// A gauge is a float anyway.
+#[allow(clippy::cast_precision_loss, reason = "no count here comes near 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,122 @@
+//! Situations in which other gateways lost spend or grew: commits that fail, a database that is away.
+//!
+//! The table of all situations is in live-redis, `tests/spend_situations/main.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use devstack::{Durability, PostgresServer};
+use live_redis::{LiveRedis, Options};
+use spend_queue::{BatchLimit, PendingSpend, SpendQueue, Usd};
+use support::{Stack, binary, event, shard, team, terminate};
+
+/// Reads the log until a line has this message; what follows it stays unread.
+fn wait_for(child: &mut Child, message: &str) {
+    let log = BufReader::new(child.stderr.as_mut().unwrap()).lines();
+    let found = log.map_while(Result::ok).any(|line| line.contains(message));
+    assert!(found, "no {message:?}");
+}
+
+async fn drained(hot: &LiveRedis) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while hot.depth(shard()).await != Ok(0) {
+        assert!(Instant::now() < give_up, "the queue does not end");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_flusher_killed_while_its_commits_fail_leaves_every_entry_at_the_head() {
+    let stack = Stack::start().await;
+    for n in 0..300 {
+        stack.hot.enqueue(&event(&format!("r{n}"), n + 1)).await.unwrap();
+    }
+    let head = |entries| stack.hot.peek(shard(), BatchLimit::new(entries).unwrap());
+    let before = head(300).await.unwrap();
+    stack.database.execute("break commits", "ALTER TABLE usage_events RENAME TO away").unwrap();
+    for _ in 0..3 {
+        let mut flusher = stack.flusher().args(["--batch-max", "100"]).spawn().unwrap();
+        wait_for(&mut flusher, "it is tried again");
+        flusher.kill().unwrap();
+        flusher.wait().unwrap();
+        let after = head(300).await.unwrap();
+        assert_eq!((after.entries.len(), after.depth), (300, 300));
+        assert_eq!(after.entries, before.entries);
+        assert_eq!(stack.hot.pending(&team()).await, Ok(Usd::from_picos(45_150)));
+    }
+    stack.database.execute("mend commits", "ALTER TABLE away RENAME TO usage_events").unwrap();
+    let mut flusher = stack.flusher().spawn().unwrap();
+    drained(&stack.hot).await;
+    terminate(&flusher);
+    assert!(flusher.wait().unwrap().success());
+    let totals = stack.ledger.totals().await.unwrap();
+    assert!(totals.agree() && totals.settled_requests == 300, "{totals:?}");
+    assert_eq!(stack.hot.pending(&team()).await, Ok(Usd::ZERO));
+}
+
+/// The memory that a process has of its own, in KiB.
+fn resident_kib(child: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_flusher_does_not_grow_while_the_database_is_away() {
+    /// One batch at its largest is 8 MiB raw, and is held twice while it is committed.
+    const MOST_KIB: u64 = 48 * 1024;
+    let mut postgres = PostgresServer::builder().durability(Durability::Fast).start().unwrap();
+    let database = postgres.database("away").unwrap();
+    let url = database.url().to_owned();
+    assert!(binary().arg("migrate").env("TOLLGATE_DATABASE_URL", &url).status().unwrap().success());
+    let redis = devstack::redis().unwrap().test();
+    let mut flusher = binary()
+        .args(["run", "--log-format", "json", "--idle-ms", "20"])
+        .env("TOLLGATE_DATABASE_URL", &url)
+        .env("TOLLGATE_REDIS_URL", redis.url())
+        .env("TOLLGATE_PREFIX", redis.prefix())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(&mut flusher, "flusher started");
+    let small = resident_kib(&flusher);
+    postgres.stop_immediate().unwrap();
+    let options = Options::default().with_prefix(redis.prefix().parse().unwrap());
+    let hot = LiveRedis::open_with(redis.url(), options).await.unwrap();
+    for n in 0..30 {
+        let events: Vec<_> = (0..1_000).map(|m| event(&format!("r{n}-{m}"), 1)).collect();
+        for answer in futures(&hot, &events).await {
+            answer.unwrap();
+        }
+        if n % 10 == 0 {
+            wait_for(&mut flusher, "it is tried again");
+        }
+    }
+    wait_for(&mut flusher, "it is tried again");
+    assert_eq!(hot.depth(shard()).await, Ok(30_000));
+    let large = resident_kib(&flusher);
+    println!("{small} KiB before, {large} KiB with 30,000 events waiting");
+    assert!(large < small + MOST_KIB, "{small} to {large} KiB");
+    postgres.start_again().unwrap();
+    drained(&hot).await;
+    terminate(&flusher);
+    assert!(flusher.wait().unwrap().success());
+}
+
+/// Sends events together.
+async fn futures(
+    hot: &LiveRedis,
+    events: &[spend_queue::EncodedEvent],
+) -> Vec<Result<spend_queue::Enqueued, live_redis::LiveRedisError>> {
+    let mut sent = tokio::task::JoinSet::new();
+    for event in events.iter().cloned() {
+        let hot = hot.clone();
+        sent.spawn(async move { hot.enqueue(&event).await });
+    }
+    sent.join_all().await
+}
