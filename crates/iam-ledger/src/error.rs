@@ -6,7 +6,7 @@ use std::time::Duration;
 use rate_plan::TreeError;
 use thiserror::Error;
 
-use crate::ScopeKind;
+use crate::{OverAllocation, ScopeKind};
 
 /// A failed call to the ledger.
 ///
@@ -101,6 +101,26 @@ pub enum LedgerError {
         /// What is wrong, with the bound.
         problem: String,
     },
+    /// More would be allocated below a scope than it has.
+    #[error("over-allocated: {0}")]
+    OverAllocated(Box<OverAllocation>),
+    /// PostgreSQL does not know a time zone; its message names it.
+    #[error("{0}")]
+    TimeZone(Cause),
+    /// No key has this secret now, or it is none. Which of them is not said: whoever presents it shall not learn it.
+    #[error("not authenticated")]
+    NotAuthenticated,
+    /// The key, or a scope above it, is blocked.
+    #[error("{kind} {id:?} is blocked")]
+    Blocked {
+        /// The kind of the blocked scope.
+        kind: ScopeKind,
+        /// Its id.
+        id: String,
+    },
+    /// The operating system gave no random bytes, so that no secret could be made.
+    #[error("no random bytes from the operating system: {0}")]
+    Entropy(String),
     /// A number does not fit the column that must hold it. A retry cannot help.
     #[error("{what} does not fit the ledger: {value}, at most {bound}")]
     OutOfRange {
@@ -178,7 +198,13 @@ impl LedgerError {
     pub(crate) fn is_answer(&self) -> bool {
         match self {
             Self::Query { cause, .. } => cause.sqlstate().is_some(),
-            Self::OutOfRange { .. } | Self::Vanished { .. } | Self::Unreadable { .. } => true,
+            Self::OutOfRange { .. }
+            | Self::Vanished { .. }
+            | Self::Unreadable { .. }
+            | Self::OverAllocated(_)
+            | Self::TimeZone(_)
+            | Self::Identity { .. }
+            | Self::NotFound { .. } => true,
             _ => false,
         }
     }
@@ -190,6 +216,7 @@ impl LedgerError {
             Self::Connect { cause, .. }
             | Self::Query { cause, .. }
             | Self::Migrate(cause)
+            | Self::TimeZone(cause)
             | Self::OutcomeUnknown { cause } => cause.sqlstate(),
             _ => None,
         }

@@ -1,13 +1,25 @@
 //! Who may spend: organizations, teams, projects, users and keys, with limits and budgets.
 
+mod allocation;
+mod check;
 mod create;
+mod patch;
+mod record;
+mod roots;
+mod update;
+mod write;
 
 use core::fmt;
 
 use rate_plan::Limits;
 use spend_queue::Usd;
 
-use crate::LedgerError;
+pub use allocation::{AllocationDimension, OverAllocation, Quantity};
+pub use check::MAX_NAME_BYTES;
+pub(crate) use check::{check_id, refused};
+pub use patch::{Change, IdentityPatch};
+pub use record::IdentityRecord;
+pub(crate) use record::read_limit;
 
 /// The largest limit per minute that the ledger stores: 2^31 - 1.
 pub const MAX_RATE_LIMIT: u64 = (1 << 31) - 1;
@@ -93,7 +105,7 @@ pub struct NewIdentity {
     pub kind: ScopeKind,
     /// Its stable id: 1 to 128 bytes, no control character.
     pub id: String,
-    /// What people call it.
+    /// What people call it, 0 to [`MAX_NAME_BYTES`] without control characters.
     pub name: String,
     /// Whom it belongs to.
     pub owners: Owners,
@@ -140,6 +152,12 @@ impl BudgetPeriod {
             Self::Weekly => "weekly",
             Self::Monthly => "monthly",
         }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        [Self::None, Self::Daily, Self::Weekly, Self::Monthly]
+            .into_iter()
+            .find(|period| period.as_str() == word)
     }
 }
 
@@ -225,53 +243,5 @@ impl NewIdentity {
     pub fn with_budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
-    }
-
-    /// An owner that the kind's table has no column for would be dropped in silence.
-    fn check_owners(&self) -> Result<(), LedgerError> {
-        let Owners { organization_id, team_id, project_id, user_id } = &self.owners;
-        let problem = match self.kind {
-            ScopeKind::Organization if organization_id.is_some() || team_id.is_some() => "has no owner",
-            ScopeKind::Team | ScopeKind::Project if organization_id.is_none() => "needs an organization",
-            ScopeKind::Team if team_id.is_some() => "cannot belong to a team",
-            ScopeKind::Key if organization_id.is_none() && user_id.is_none() => {
-                "needs an organization or a user"
-            }
-            kind if kind != ScopeKind::Key && (project_id.is_some() || user_id.is_some()) => {
-                "cannot belong to a project or a user; only a key can"
-            }
-            _ => return Ok(()),
-        };
-        Err(self.refused(problem.to_owned()))
-    }
-
-    fn refused(&self, problem: String) -> LedgerError {
-        LedgerError::Identity { kind: self.kind, id: self.id.clone(), problem }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_owner_that_the_kind_cannot_have_is_refused() {
-        for identity in [
-            NewIdentity::organization("o", "").of_organization("p"),
-            NewIdentity::team("t", ""),
-            NewIdentity::team("t", "").of_organization("o").of_team("u"),
-            NewIdentity::project("p", "").of_team("t"),
-            NewIdentity::project("p", "").of_organization("o").of_user("u"),
-            NewIdentity::user("u", "").of_organization("o").of_project("p"),
-            NewIdentity::key("k", "").of_team("t"),
-        ] {
-            let error = identity.check_owners().unwrap_err();
-            assert!(
-                !error.is_transient() && error.to_string().starts_with(identity.kind.as_str()),
-                "{error}"
-            );
-        }
-        assert!(NewIdentity::user("u", "").check_owners().is_ok());
-        assert!(NewIdentity::key("k", "").of_user("u").check_owners().is_ok());
     }
 }

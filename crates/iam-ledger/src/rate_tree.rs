@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rate_plan::{Limits, Node, RateTree, Scope};
 
+use crate::identity::{check_id, read_limit};
 use crate::{Ledger, LedgerError, ScopeKind};
 
 /// One row of the `scopes` view.
@@ -14,6 +15,7 @@ struct ScopeRow {
     parent_id: Option<String>,
     rpm_limit: Option<i64>,
     tpm_limit: Option<i64>,
+    version: i64,
 }
 
 impl Ledger {
@@ -27,11 +29,7 @@ impl Ledger {
     /// [`LedgerError::NotFound`] when there is no such organization; [`LedgerError::Tree`] when it has more nodes than
     /// a rate tree can; [`LedgerError::Query`] when the database cannot be read.
     pub async fn rate_tree(&self, organization_id: &str) -> Result<RateTree, LedgerError> {
-        let rows = sqlx::query_file_as!(ScopeRow, "queries/organization_scopes.sql", organization_id)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(|error| self.failed("reading an organization's limits", error))?;
-        build(rows, ScopeKind::Organization, organization_id)
+        self.versioned_tree(ScopeKind::Organization, organization_id).await.map(|(tree, _)| tree)
     }
 
     /// The rate tree of a user without an organization: the user and the keys below.
@@ -40,11 +38,33 @@ impl Ledger {
     ///
     /// As for [`Ledger::rate_tree`]; a user who has an organization is not found.
     pub async fn user_rate_tree(&self, user_id: &str) -> Result<RateTree, LedgerError> {
-        let rows = sqlx::query_file_as!(ScopeRow, "queries/user_scopes.sql", user_id)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(|error| self.failed("reading a user's limits", error))?;
-        build(rows, ScopeKind::User, user_id)
+        self.versioned_tree(ScopeKind::User, user_id).await.map(|(tree, _)| tree)
+    }
+
+    /// A billing root's tree and the version of the configuration that it is of, from one snapshot. Any other kind is not
+    /// found.
+    pub(crate) async fn versioned_tree(
+        &self,
+        kind: ScopeKind,
+        id: &str,
+    ) -> Result<(RateTree, i64), LedgerError> {
+        check_id(kind, id)?;
+        let (rows, step) = match kind {
+            ScopeKind::Organization => (
+                sqlx::query_file_as!(ScopeRow, "queries/organization_scopes.sql", id)
+                    .fetch_all(&self.pool)
+                    .await,
+                "reading an organization's limits",
+            ),
+            ScopeKind::User => (
+                sqlx::query_file_as!(ScopeRow, "queries/user_scopes.sql", id).fetch_all(&self.pool).await,
+                "reading a user's limits",
+            ),
+            _ => return Err(LedgerError::NotFound { kind, id: id.to_owned() }),
+        };
+        let rows = rows.map_err(|error| self.failed(step, error))?;
+        let version = rows.first().map_or(0, |row| row.version);
+        Ok((build(rows, kind, id)?, version))
     }
 }
 
@@ -75,13 +95,12 @@ fn node(row: &ScopeRow, index: &HashMap<(&str, &str), usize>) -> Result<Node, Le
         }
         _ => None,
     };
-    let limit = |limit: Option<i64>| {
-        limit
-            .map(|limit| u64::try_from(limit).map_err(|_| unreadable("limit", &limit.to_string())))
-            .transpose()
-    };
     let scope = Scope::new(&*row.kind, &*row.id).map_err(|_| unreadable("id", &row.id))?;
-    Ok(Node { scope, parent, limits: Limits { rpm: limit(row.rpm_limit)?, tpm: limit(row.tpm_limit)? } })
+    Ok(Node {
+        scope,
+        parent,
+        limits: Limits { rpm: read_limit(row.rpm_limit)?, tpm: read_limit(row.tpm_limit)? },
+    })
 }
 
 fn unreadable(column: &'static str, value: &str) -> LedgerError {

@@ -154,18 +154,28 @@ async fn an_owner_of_another_organization_or_of_none_is_refused() {
 }
 
 #[tokio::test]
-async fn ids_budgets_and_zones_that_break_a_rule_are_refused_by_the_database_too() {
+async fn ids_limits_and_budgets_that_break_a_rule_are_refused_by_the_database_too() {
     let fixture = Fixture::new().await;
-    let long = "x".repeat(129);
-    for (id, constraint) in [
-        ("", "identifier_length"),
-        (&*long, "identifier_length"),
-        ("a\nb", "identifier_without_control_characters"),
-        ("a\u{7f}", "identifier_without_control_characters"),
-        ("a\u{85}b", "identifier_without_control_characters"),
+    for (row, constraint) in [
+        ("''", "identifier_length"),
+        ("repeat('x', 129)", "identifier_length"),
+        ("E'a\\nb'", "identifier_without_control_characters"),
+        ("U&'a\\007f'", "identifier_without_control_characters"),
+        ("U&'a\\0085b'", "identifier_without_control_characters"),
     ] {
-        let error = fixture.ledger.create(&NewIdentity::organization(id, "")).await.unwrap_err();
-        assert_eq!(error.constraint(), Some(constraint), "{id:?}: {error}");
+        let insert = format!("insert into organizations (id, name) values ({row}, '')");
+        let error = sqlx::raw_sql(sqlx::AssertSqlSafe(insert)).execute(&fixture.sql).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().constraint(), Some(constraint), "{row}: {error}");
+    }
+    for (column, value, constraint) in [
+        ("rpm_limit", "-1", "rate_limit_range"),
+        ("tpm_limit", "2147483648", "rate_limit_range"),
+        ("budget_usd", "-0.000000000001", "usd_not_negative"),
+        ("budget_period", "'hourly'", "budget_period_known"),
+    ] {
+        let insert = format!("insert into organizations (id, name, {column}) values ('o', '', {value})");
+        let error = sqlx::raw_sql(sqlx::AssertSqlSafe(insert)).execute(&fixture.sql).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().constraint(), Some(constraint), "{column}: {error}");
     }
     let longest = "\u{e9}".repeat(64);
     fixture.ledger.create(&NewIdentity::organization(longest, "")).await.unwrap();

@@ -1,12 +1,16 @@
 //! The roles of `docs/security.md`: what each can do, and what it cannot.
 
 use devstack::{Database, Durability, PostgresServer};
-use iam_ledger::{Ledger, LedgerOptions};
+use iam_ledger::{
+    IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity, Pepper, RateTreeCache, ScopeKind,
+};
+use rate_plan::Limits;
+use secrecy::SecretString;
 use spend_queue::Severity;
 use sqlx::postgres::PgPool;
 use url::Url;
 
-use crate::support::{batch, connect, entries, event, secret};
+use crate::support::{batch, commit_time, connect, entries, event, scope, secret};
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 
@@ -30,7 +34,7 @@ impl Guarded {
         for block in blocks {
             sqlx::raw_sql(block).execute(&sql).await.unwrap();
         }
-        for role in ["flusher", "gateway", "auditor"] {
+        for role in ["flusher", "gateway", "auditor", "admin"] {
             let set = format!("alter role tollgate_{role} password 'p'");
             sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&sql).await.unwrap();
         }
@@ -117,4 +121,67 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
     guarded.denied("gateway", &writes).await;
     guarded.denied("gateway", &["select * from usage_events", "select * from settled_requests"]).await;
     guarded.denied("auditor", &writes).await;
+}
+
+#[tokio::test]
+async fn an_administrator_writes_identities_and_a_gateway_authenticates_without_reading_hmacs() {
+    let guarded = Guarded::start().await;
+    let admin = guarded.ledger("admin").await;
+    admin.require_migrated().await.unwrap();
+    let limits = Limits { rpm: Some(10), tpm: None };
+    let rows = [
+        NewIdentity::organization("o", "").with_limits(limits),
+        NewIdentity::team("t", "").of_organization("o"),
+        NewIdentity::user("u", "").of_organization("o").of_team("t"),
+    ];
+    admin.create_all(&rows).await.unwrap();
+    admin.update(ScopeKind::Team, "t", &IdentityPatch::new().set_rpm(10)).await.unwrap();
+    let over = admin.update(ScopeKind::Team, "t", &IdentityPatch::new().set_rpm(11)).await;
+    assert!(matches!(over, Err(LedgerError::OverAllocated(_))), "{over:?}");
+    let keyring = |ledger: &Ledger| Keyring::new(ledger.clone(), Pepper::new(vec![7; 32]).unwrap());
+    let key = NewIdentity::key("k", "").of_organization("o").of_user("u");
+    keyring(&admin).create_key(&key).await.unwrap();
+    let secret: SecretString = keyring(&admin).rotate_key("k", None).await.unwrap().into();
+
+    let gateway = guarded.ledger("gateway").await;
+    let found = keyring(&gateway).authenticate(&secret, commit_time()).await.unwrap();
+    assert_eq!(found.scopes().len(), 4);
+    RateTreeCache::new(gateway.clone(), 1).get(&scope("organization/o")).await.unwrap();
+    for role in ["flusher", "auditor"] {
+        let error =
+            keyring(&guarded.ledger(role).await).authenticate(&secret, commit_time()).await.unwrap_err();
+        assert_eq!(error.sqlstate().as_deref(), Some("42501"), "{role}: {error}");
+    }
+    guarded
+        .denied(
+            "gateway",
+            &[
+                "select secret_hmac_previous from api_keys",
+                "select id from api_keys",
+                "update api_keys set blocked = false",
+                "update config_versions set version = 0",
+                "delete from config_versions",
+            ],
+        )
+        .await;
+    guarded
+        .denied(
+            "admin",
+            &[
+                "delete from api_keys",
+                "truncate config_versions",
+                "update scope_spend set spend_usd = 0",
+                "select * from usage_events",
+                "insert into settled_requests values ('r', '', now())",
+                "create table mine ()",
+                "select * from authenticate_key('', now())",
+                "alter function authenticate_key(bytea, timestamptz) security invoker",
+            ],
+        )
+        .await;
+    // What a caller creates cannot take the place of what the function reads.
+    let sql = PgPool::connect(&guarded.url("gateway")).await.unwrap();
+    let shadow =
+        "create temp table api_keys (id text, secret_hmac bytea); select * from authenticate_key('', now())";
+    sqlx::raw_sql(shadow).execute(&sql).await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use devstack::TestDatabase;
-use iam_ledger::{Batch, Committed, Ledger, LedgerError, LedgerOptions};
+use iam_ledger::{Batch, Committed, Keyring, Ledger, LedgerError, LedgerOptions, Pepper};
 use secrecy::SecretString;
 use spend_queue::{Chain, Entry, ScopeRef, Shard, ShardCount, SpendEvent, Usd};
 use sqlx::postgres::PgPool;
@@ -38,6 +38,11 @@ impl Fixture {
         ledger.migrate().await.unwrap();
         let sql = PgPool::connect(database.url()).await.unwrap();
         Self { ledger, sql, database }
+    }
+
+    /// Secrets under the pepper of all tests.
+    pub(crate) fn keyring(&self) -> Keyring {
+        Keyring::new(self.ledger.clone(), Pepper::new(vec![7; 32]).unwrap())
     }
 
     pub(crate) async fn commit(&self, entries: &[Entry]) -> Committed {
