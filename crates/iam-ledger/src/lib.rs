@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod address;
+mod audit;
 mod commit;
 mod config;
 mod connect;
@@ -31,3 +32,4 @@ pub use key::{
 pub use migrate::MigrationStatus;
 pub use report::{DailyUsage, KindSpend, PeriodSpend, SettledEvent, SettledScan, Totals, UsageRange};
 pub use shard_locks::ShardLocks;
+pub use audit::{DayDifference, FlushBreak, LedgerAudit, ScopeDifference};

@@ -1,5 +1,6 @@
 //! What a server must be like so that limits and money are safe on it, and whether this one is.
 
+mod family;
 mod report;
 mod rights;
 mod roles;

@@ -54,6 +54,8 @@ fn bad_ids() -> Vec<(String, &'static str)> {
 }
 
 type SetText = fn(&mut SpendEvent, String);
+type SetCount = fn(&mut SpendEvent, u64);
+type SetTime = fn(&mut SpendEvent, DateTime<Utc>);
 
 fn texts() -> Vec<Case> {
     let ids: [(&str, SetText); 6] = [
@@ -108,7 +110,7 @@ fn scopes() -> Vec<Case> {
 }
 
 fn amounts() -> Vec<Case> {
-    let counts: [(&str, fn(&mut SpendEvent, u64)); 4] = [
+    let counts: [(&str, SetCount); 4] = [
         ("prompt_tokens", |e, v| e.prompt_tokens = v),
         ("completion_tokens", |e, v| e.completion_tokens = v),
         ("cached_tokens", |e, v| e.cached_tokens = v),
@@ -137,7 +139,7 @@ fn amounts() -> Vec<Case> {
 }
 
 fn times() -> Vec<Case> {
-    let fields: [(&str, fn(&mut SpendEvent, DateTime<Utc>)); 2] =
+    let fields: [(&str, SetTime); 2] =
         [("started_at", |e, t| e.started_at = Some(t)), ("ended_at", |e, t| e.ended_at = Some(t))];
     let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
     let mut cases = Vec::new();
@@ -201,7 +203,7 @@ fn metadata() -> Vec<Case> {
     let names = whole.as_object().unwrap().keys().map(String::as_str);
     for name in names.chain(["seq", "chain", "queued", "format", "spend"]) {
         cases.push(case("extra", "holds the reserved name", name, |e| {
-            drop(e.extra.insert(name.into(), json!(1)))
+            drop(e.extra.insert(name.into(), json!(1)));
         }));
     }
     for bytes in [65_536, 70_000, 1 << 20] {

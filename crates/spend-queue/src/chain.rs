@@ -35,6 +35,12 @@ impl Chain {
     }
 }
 
+impl From<[u8; 20]> for Chain {
+    fn from(bytes: [u8; 20]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl fmt::Display for Chain {
     /// 40 lowercase hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

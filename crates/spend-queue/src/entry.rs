@@ -96,9 +96,15 @@ impl Entry {
     /// Whether this entry's link follows from the one before it.
     #[must_use]
     pub fn follows(&self, before: &Self) -> bool {
-        let (Some(this), Some(before)) = (self.link, before.link) else { return false };
-        before.seq.checked_add(1) == Some(this.seq)
-            && this.chain == before.chain.next(this.seq, this.queued, &self.body())
+        before.link.is_some_and(|before| self.continues(before.seq, before.chain))
+    }
+
+    /// Whether this entry's link follows from that of the entry with this number.
+    #[must_use]
+    pub fn continues(&self, seq: u64, chain: Chain) -> bool {
+        self.link.is_some_and(|this| {
+            seq.checked_add(1) == Some(this.seq) && this.chain == chain.next(this.seq, this.queued, &self.body())
+        })
     }
 
     /// The counters that enqueueing the entry added its cost to, if it has one.

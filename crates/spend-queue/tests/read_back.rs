@@ -23,6 +23,11 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
+/// A text that is mostly a legal identifier.
+fn id() -> impl Strategy<Value = String> {
+    prop_oneof![40 => "[a-zA-Z0-9 \"\\\\/{}\\[\\]:,%é\u{2028}\u{10ffff}]{1,12}", 1 => text()]
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -73,8 +78,8 @@ fn fields() -> impl Strategy<Value = BTreeMap<String, Value>> {
 
 prop_compose! {
     fn event()(
-        id in text(), model in text(), session in prop::option::of(text()), status in text(), user in prop::option::of(text()),
-        scopes in prop::collection::vec((text(), text()), 1..4),
+        id in id(), model in id(), session in prop::option::of(id()), status in id(), user in prop::option::of(id()),
+        scopes in prop::collection::vec((id(), id()), 1..4),
         tokens in any::<u64>().prop_map(|n| n >> 24),
         picos in prop::option::of(prop_oneof![Just(0), 1..1_000_i128, i128::from(i64::MAX) - 1..=i128::from(i64::MAX)]),
         micros in prop::option::of(-90_000_000_000_i64..90_000_000_000),

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 use spend_queue::BatchLimit;
 
+use crate::audit::AuditOptions;
 use crate::operator::{PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
 use crate::redis_args::{RedisArgs, RedisConnection};
 
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Peek(PeekOptions),
     /// Move the head of a shard aside because it cannot be settled, list what was moved aside, or put it back
     Quarantine(QuarantineOptions),
+    /// Compare Redis, the record of flushed batches and the ledger's books; exit code 1 if anything differs
+    Audit(AuditOptions),
     /// Make the index of pending spend anew from the entries, where it is in doubt
     Repair(RepairOptions),
 }

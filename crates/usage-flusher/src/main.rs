@@ -1,7 +1,9 @@
 //! The flusher's command line.
 
+mod audit;
 mod cli;
 mod doctor;
+mod environment;
 mod logging;
 mod operator;
 mod redis_args;
@@ -17,6 +19,7 @@ use crate::cli::{Cli, Command};
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(cli.log_format);
+    environment::warn_of_unknown();
     let done = match cli.command {
         Command::Run(options) => run::run(options).await.map(|()| true),
         Command::Migrate(options) => run::migrate(options).await.map(|()| true),
@@ -24,6 +27,7 @@ async fn main() -> ExitCode {
         Command::Status(options) => operator::status(options).await.map(|()| true),
         Command::Peek(options) => operator::peek(options).await.map(|()| true),
         Command::Quarantine(options) => operator::quarantine(options).await,
+        Command::Audit(options) => audit::audit(options).await,
         Command::Repair(options) => operator::repair(options).await,
     };
     match done {

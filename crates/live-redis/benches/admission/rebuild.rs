@@ -1,24 +1,18 @@
 //! How long a change of the tree in mid-minute holds the server up.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::common::program::Effort;
 use crate::common::report::{Bound, Figure, Section, Series};
 use crate::common::server::{Server, field};
 use crate::common::shape::Shape;
+use crate::common::witness::Witness;
 
 const NODES: usize = 100_000;
 /// How many of the nodes were used in this minute.
 const USED: [usize; 3] = [100, 10_000, 100_000];
 /// The longest that Redis may be held up at a time.
 const LONGEST_MILLIS: f64 = 200.0;
-/// Between two pings of the witness: short against what it looks for, long enough to leave the cores alone.
-const WITNESS_PAUSE: Duration = Duration::from_millis(1);
 /// Fields of one command that fills a hash.
 const PIECE: usize = 1_000;
 
@@ -87,37 +81,4 @@ async fn once(server: &Server, shape: &Shape, used: usize) -> Result<Cost> {
     let script = server.calls("evalsha").await?.micros / 1_000.0;
     let fields = server.calls("hkeys").await?.micros / 1_000.0;
     Ok(Cost { script, fields, waited })
-}
-
-/// Another client, who pings on and on: what it waits is what everybody waits, reading of arguments and writing of
-/// answers included.
-struct Witness {
-    stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Result<Duration>>,
-}
-
-impl Witness {
-    fn start(url: &str) -> Result<Self> {
-        let mut connection = redis::Client::open(url)?.get_connection()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = thread::spawn(move || {
-            let mut longest = Duration::ZERO;
-            while !stopped.load(Ordering::Relaxed) {
-                let asked = Instant::now();
-                redis::cmd("PING").query::<()>(&mut connection)?;
-                longest = longest.max(asked.elapsed());
-                thread::sleep(WITNESS_PAUSE);
-            }
-            Ok(longest)
-        });
-        Ok(Self { stop, thread })
-    }
-
-    /// The longest that it waited, in milliseconds.
-    fn stop(self) -> Result<f64> {
-        self.stop.store(true, Ordering::Relaxed);
-        let longest = self.thread.join().ok().context("the witness died")??;
-        Ok(longest.as_secs_f64() * 1_000.0)
-    }
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use rate_plan::RatePlan;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Script};
 
+use crate::common::floor::{commands, one_hincrby, pipelined};
 use crate::common::load::{Measured, Runs, admit, rate};
 use crate::common::program::Effort;
 use crate::common::report::{Bound, Section};
@@ -16,8 +15,6 @@ use crate::common::shape::Shape;
 
 /// Nodes of the tree. The fast path does not mind; the keys of one organization are drawn from it.
 const NODES: usize = 1_321;
-/// Commands of one explicit pipeline of the floors.
-const PIPELINE: usize = 512;
 /// Callers who share the connection, where nothing else is said.
 const CALLERS: usize = 64;
 /// Micro-batches that are under way at once.
@@ -26,9 +23,6 @@ const IN_FLIGHT: usize = 16;
 const NATURAL_CALLERS: usize = 256;
 /// Draws of different keys that a run goes round.
 const DRAWS: usize = 64;
-
-/// The least work that a limiter can do: one counter, one script.
-const ONE_HINCRBY: &str = "return redis.call('HINCRBY', KEYS[1], ARGV[1], ARGV[2])";
 
 const PING_ALONE: &str = "PING, one caller";
 const PING: &str = "PING, pipelined";
@@ -48,7 +42,6 @@ pub(crate) async fn measure(server: &Server, effort: Effort) -> Result<Section> 
     let mut runs = Runs::default();
     for round in 1..=effort.rounds {
         server.clear().await?;
-        load.script.load_async(&mut server.plain.clone()).await?;
         load.round(server, &mut runs, &format!("throughput {round}/{}", effort.rounds)).await?;
     }
     Ok(section_of(&runs))
@@ -57,7 +50,6 @@ pub(crate) async fn measure(server: &Server, effort: Effort) -> Result<Section> 
 /// What every measurement is made of.
 struct Load {
     shape: Arc<Shape>,
-    script: Script,
     span: Duration,
 }
 
@@ -66,73 +58,39 @@ type Draws = Arc<Vec<Vec<(RatePlan, i64)>>>;
 
 impl Load {
     async fn new(server: &Server, span: Duration) -> Result<Self> {
-        let load = Self { shape: Arc::new(Shape::of(NODES)?), script: Script::new(ONE_HINCRBY), span };
+        let load = Self { shape: Arc::new(Shape::of(NODES)?), span };
         // Everything once, so that scripts are loaded and connections warm.
-        let warm =
-            Self { shape: load.shape.clone(), script: load.script.clone(), span: Duration::from_millis(50) };
-        warm.script.load_async(&mut server.plain.clone()).await?;
+        let warm = Self { shape: load.shape.clone(), span: Duration::from_millis(50) };
         warm.round(server, &mut Runs::default(), "warming up").await?;
         Ok(load)
     }
 
     async fn round(&self, server: &Server, runs: &mut Runs, label: &str) -> Result<()> {
         let ping = redis::cmd("PING");
-        let mut increment = redis::cmd("EVALSHA");
-        increment.arg(self.script.get_hash()).arg(1).arg("floor:{0}").arg("key/key-000000").arg(1);
+        let increment = one_hincrby(server).await?;
         let mut note = |name, measured: Measured| {
             eprintln!("{label}: {name}: {:.0}/s", measured.rate);
             runs.push(name, measured);
         };
-        note(PING_ALONE, self.commands(server, &ping, 1).await?);
-        note(PING, self.pipelined(server, &ping).await?);
-        note(FLOOR_ALONE, self.commands(server, &increment, 1).await?);
+        note(PING_ALONE, commands(server, self.span, &ping, 1).await?);
+        note(PING, pipelined(server, self.span, &ping).await?);
+        note(FLOOR_ALONE, commands(server, self.span, &increment, 1).await?);
         note(FAST_ALONE, self.single(server, 1).await?);
         // The floor is measured before and after what is compared with it, and the better counts.
-        let before = self.pipelined(server, &increment).await?;
+        let before = pipelined(server, self.span, &increment).await?;
         let one: Draws = Arc::new(vec![self.shape.same(32)]);
         note(BATCH_32, self.batches(server, &one).await?);
         let many: Draws = Arc::new((0..DRAWS).map(|_| self.shape.different(32)).collect());
         note(BATCH_32_KEYS, self.batches(server, &many).await?);
         let near: Draws = Arc::new(vec![self.shape.neighbours(32)]);
         note(BATCH_32_NEAR, self.batches(server, &near).await?);
-        note(FLOOR, before.better(self.pipelined(server, &increment).await?));
+        note(FLOOR, before.better(pipelined(server, self.span, &increment).await?));
         let eight: Draws = Arc::new(vec![self.shape.same(8)]);
         note(BATCH_8, self.batches(server, &eight).await?);
         note(MULTIPLEXED, self.single(server, CALLERS).await?);
         note(NATURAL, self.natural(server, 1).await?);
         note(NATURAL_KEYS, self.natural(server, NATURAL_CALLERS).await?);
         Ok(())
-    }
-
-    /// Callers who each wait for one command after the other.
-    async fn commands(&self, server: &Server, command: &Cmd, callers: usize) -> Result<Measured> {
-        let (command, plain) = (Arc::new(command.clone()), server.plain.clone());
-        rate(server, self.span, callers, move |_, _| {
-            let (command, mut plain) = (command.clone(), plain.clone());
-            async move {
-                command.query_async::<()>(&mut plain).await?;
-                Ok(1)
-            }
-        })
-        .await
-    }
-
-    /// The better of two ways to keep the connection full: explicit pipelines, and many callers.
-    async fn pipelined(&self, server: &Server, command: &Cmd) -> Result<Measured> {
-        let mut pipe = redis::pipe();
-        for _ in 0..PIPELINE {
-            pipe.add_command(command.clone()).ignore();
-        }
-        let (pipe, plain): (_, MultiplexedConnection) = (Arc::new(pipe), server.plain.clone());
-        let explicit = rate(server, self.span, 2, move |_, _| {
-            let (pipe, mut plain) = (pipe.clone(), plain.clone());
-            async move {
-                pipe.query_async::<()>(&mut plain).await?;
-                Ok(PIPELINE)
-            }
-        })
-        .await?;
-        Ok(explicit.better(self.commands(server, command, PIPELINE).await?))
     }
 
     /// Callers of random keys, each admission a call of its own.

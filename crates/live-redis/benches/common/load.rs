@@ -62,6 +62,38 @@ where
             anyhow::Ok(decisions)
         });
     }
+    finish(server, started, tasks).await
+}
+
+/// Callers who share so many calls, each told which one it makes, and who call until all are made.
+pub(crate) async fn rate_of_all<C, F>(
+    server: &Server,
+    calls: usize,
+    callers: usize,
+    call: C,
+) -> Result<Measured>
+where
+    C: Fn(usize) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<()>> + Send,
+{
+    server.reset_statistics().await?;
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for caller in 0..callers {
+        let call = call.clone();
+        tasks.spawn(async move {
+            let mine = (caller..calls).step_by(callers);
+            let made = mine.len();
+            for nth in mine {
+                call(nth).await?;
+            }
+            anyhow::Ok(made)
+        });
+    }
+    finish(server, started, tasks).await
+}
+
+async fn finish(server: &Server, started: Instant, mut tasks: JoinSet<Result<usize>>) -> Result<Measured> {
     let mut decisions = 0;
     while let Some(done) = tasks.join_next().await {
         decisions += done??;

@@ -45,14 +45,20 @@ pub(crate) struct Effort {
     pub(crate) span: Duration,
     /// Calls of the fast path in one round of server time.
     pub(crate) calls: usize,
+    quick: bool,
 }
 
 impl Effort {
     fn of(quick: bool) -> Self {
         match quick {
-            true => Self { rounds: 3, span: Duration::from_millis(250), calls: 2_000 },
-            false => Self { rounds: 5, span: Duration::from_secs(1), calls: 10_000 },
+            true => Self { rounds: 3, span: Duration::from_millis(250), calls: 2_000, quick },
+            false => Self { rounds: 5, span: Duration::from_secs(1), calls: 10_000, quick },
         }
+    }
+
+    /// Whether to leave out what takes long to prepare.
+    pub(crate) const fn is_quick(self) -> bool {
+        self.quick
     }
 }
 

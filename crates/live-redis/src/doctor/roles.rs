@@ -2,36 +2,11 @@
 
 use std::fmt;
 
-use spend_queue::{RequestDigest, ScopeRef};
-
 use super::Role;
+use super::family::Family;
 use crate::OlderQueue;
 use crate::keys::ShardKeys;
 
-/// One kind of key, with ids that stand for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
-    Queue,
-    State,
-    Seen,
-    Hot,
-    Count,
-    Since,
-    SinceAmount,
-    Quarantine,
-    OlderList,
-    OlderCounter,
-    Rate,
-    Settled,
-    Fails,
-    Cooldown,
-    Latency,
-    Usage,
-    Rpm,
-    Tpm,
-    Affinity,
-    Text,
-}
 use Family::{
     Affinity, Cooldown, Count, Fails, Hot, Latency, OlderCounter, OlderList, Quarantine, Queue, Rate, Rpm,
     Seen, Settled, Since, SinceAmount, State, Text, Tpm, Usage,
@@ -161,34 +136,6 @@ impl Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl Family {
-    /// `None` for an older deployment's keys where there is none.
-    fn key(self, keys: &ShardKeys<'_>, older: Option<&OlderQueue>) -> Option<String> {
-        Some(match self {
-            Queue => keys.queue(),
-            State => keys.state(),
-            Seen => keys.seen(&RequestDigest::of("id"), None),
-            Hot => keys.hot(),
-            Count => keys.count(),
-            Since => keys.since(),
-            SinceAmount => keys.since_amount(),
-            Quarantine => keys.quarantine(),
-            OlderList => older?.list(),
-            OlderCounter => older?.counter(&ScopeRef::new("key", "id").ok()?),
-            Rate => keys.rate(0, "id"),
-            Settled => keys.settled(0, "id"),
-            Fails => keys.fails("id"),
-            Cooldown => keys.cooldown("id"),
-            Latency => keys.latency("id"),
-            Usage => keys.usage(0, "id"),
-            Rpm => keys.rpm(0, "id"),
-            Tpm => keys.tpm(0, "id"),
-            Affinity => keys.affinity("id"),
-            Text => keys.string("id"),
-        })
     }
 }
 
