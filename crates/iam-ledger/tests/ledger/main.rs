@@ -2,14 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+mod budget_periods;
 mod cancellation;
 mod commit;
 mod concurrency;
 mod connection;
 mod doctor;
+mod hold_input;
+mod holds;
+mod hot;
 mod identities;
 mod least_privilege;
+mod money_oracle;
+mod money_plans;
 mod periods;
+mod quota;
 mod report;
 mod schema;
 mod support;
+mod usage_report;

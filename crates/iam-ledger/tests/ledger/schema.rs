@@ -27,9 +27,12 @@ async fn an_empty_database_is_refused_with_the_command_that_mends_it() {
     let database = database();
     let ledger = connect(&database, LedgerOptions::default()).await;
     let status = ledger.migration_status().await.unwrap();
-    assert_eq!(status, MigrationStatus { pending: vec![1, 2], ..MigrationStatus::default() });
+    assert_eq!(status, MigrationStatus { pending: vec![1, 2, 6, 7], ..MigrationStatus::default() });
     let error = ledger.require_migrated().await.unwrap_err();
-    assert_eq!(error.to_string(), "the database lacks migration 1, 2; run `usage-flusher migrate` first");
+    assert_eq!(
+        error.to_string(),
+        "the database lacks migration 1, 2, 6, 7; run `usage-flusher migrate` first"
+    );
     assert!(!error.is_transient());
 }
 
