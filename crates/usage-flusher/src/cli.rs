@@ -9,6 +9,7 @@ use serde::Serialize;
 use spend_queue::BatchLimit;
 
 use crate::redis_args::RedisArgs;
+use crate::report::ReportOptions;
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
 ///
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Migrate(DatabaseOptions),
     /// Look at both servers and say what is wrong, why it matters and how to mend it; exit code 1 if it is fatal
     Doctor(DoctorOptions),
+    /// Print usage, spend, open holds or overruns
+    Report(ReportOptions),
 }
 
 /// For whom the doctor asks.

@@ -4,6 +4,7 @@ mod cli;
 mod doctor;
 mod logging;
 mod redis_args;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ async fn main() -> ExitCode {
         Command::Run(options) => run::run(options).await.map(|()| true),
         Command::Migrate(options) => run::migrate(options).await.map(|()| true),
         Command::Doctor(options) => doctor::run(options).await,
+        Command::Report(options) => report::run(options).await.map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
