@@ -116,6 +116,7 @@ async fn write(
         EventColumns::of(&fresh, committed_at)?.insert(connection, committed_at).await?;
         DailySums::of(&fresh, committed_at)?.add(connection).await?;
         Charges::of(&fresh, committed_at)?.add(connection).await?;
+        crate::hold::settle(connection, &fresh, committed_at).await?;
     }
     if let Some(log) = log {
         log.write(connection, committed_at).await?;

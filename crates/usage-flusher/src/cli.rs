@@ -12,6 +12,7 @@ use spend_queue::BatchLimit;
 use crate::audit::AuditOptions;
 use crate::operator::{PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
 use crate::redis_args::{RedisArgs, RedisConnection};
+use crate::report::ReportOptions;
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
 ///
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Audit(AuditOptions),
     /// Make the index of pending spend anew from the entries, where it is in doubt
     Repair(RepairOptions),
+    /// Print usage, spend, open holds or overruns
+    Report(ReportOptions),
 }
 
 /// For whom the doctor asks.

@@ -7,6 +7,7 @@ mod environment;
 mod logging;
 mod operator;
 mod redis_args;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ async fn main() -> ExitCode {
         Command::Quarantine(options) => operator::quarantine(options).await,
         Command::Audit(options) => audit::audit(options).await,
         Command::Repair(options) => operator::repair(options).await,
+        Command::Report(options) => report::run(options).await.map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,8 +1,12 @@
 //! The roles of `docs/security.md`: what each can do, and what it cannot.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use devstack::{Database, Durability, PostgresServer};
 use iam_ledger::{
-    IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity, Pepper, RateTreeCache, ScopeKind,
+    HoldAnswer, IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity, Pepper, RateTreeCache, Released, ReportFilter,
+    ScopeKind,
 };
 use rate_plan::Limits;
 use secrecy::SecretString;
@@ -10,9 +14,17 @@ use spend_queue::Severity;
 use sqlx::postgres::PgPool;
 use url::Url;
 
-use crate::support::{batch, commit_time, connect, entries, event, scope, secret};
+use crate::hot::Hot;
+use crate::quota::budget;
+use crate::support::{batch, commit_time, connect, entries, event, scope, secret, usd};
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
+
+const TTL: Duration = Duration::from_secs(60);
+
+fn everything() -> ReportFilter {
+    ReportFilter { organization_id: None, from: None, to: None, limit: 10 }
+}
 
 /// A private server, because roles belong to the server and not to a database.
 struct Guarded {
@@ -68,9 +80,15 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
     let guarded = Guarded::start().await;
     let flusher = guarded.ledger("flusher").await;
     flusher.require_migrated().await.unwrap();
+    guarded.owner.create(&NewIdentity::organization("o", "")).await.unwrap();
     let entries = entries(&[event("r1", &["team/t"], Some("0.5")), event("r2", &["team/t"], Some("0.5"))]);
     assert_eq!(flusher.commit(&batch(&entries)).await.unwrap().new, 2);
     assert_eq!(flusher.commit(&batch(&entries)).await.unwrap().duplicates, 2);
+    let early = commit_time() - TimeDelta::days(1);
+    let old = guarded.owner.hold("old", &scope("organization/o"), usd("1"), TTL, early).await.unwrap();
+    assert!(matches!(old, HoldAnswer::Held(_)));
+    assert_eq!(flusher.expire_holds(commit_time(), 10).await.unwrap(), 1);
+    assert_eq!(flusher.usage_by_day(&everything()).await.unwrap().len(), 1);
     let findings = flusher.doctor().await;
     assert!(findings.iter().all(|finding| !finding.what.contains("is not known")), "{findings:#?}");
     guarded
@@ -83,6 +101,9 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
                 "delete from usage_events",
                 "truncate usage_daily",
                 "delete from scope_spend",
+                "delete from holds",
+                "insert into holds select * from holds",
+                "insert into hold_reservations select * from hold_reservations",
                 "select secret_hmac from api_keys",
                 "update organizations set budget_usd = 1",
                 "create table mine ()",
@@ -103,6 +124,29 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
     let gateway = guarded.ledger("gateway").await;
     gateway.require_migrated().await.unwrap();
     gateway.spend_by_kind().await.unwrap();
+    guarded
+        .owner
+        .create_all(&[
+            NewIdentity::organization("o", "").with_budget(budget("9")),
+            NewIdentity::key("k", "").of_organization("o").with_budget(budget("2")),
+            NewIdentity::key("l", "").of_organization("o").with_budget(budget("3")),
+        ])
+        .await
+        .unwrap();
+    let quota = gateway.quota_path(&scope("key/k"), &Hot::default(), commit_time()).await.unwrap();
+    assert_eq!((quota.remaining(), quota.levels[1].reserved), (Some(usd("2")), usd("3")));
+    let held = gateway.hold("h", &scope("key/k"), usd("1"), TTL, commit_time()).await.unwrap();
+    assert!(matches!(held, HoldAnswer::Held(_)));
+    assert_eq!(gateway.release("h", commit_time()).await.unwrap(), Released::Now);
+    assert_eq!(auditor.hold_of("h").await.unwrap().unwrap().amount, usd("1"));
+    auditor.quota_path(&scope("key/k"), &Hot::default(), commit_time()).await.unwrap();
+    for ledger in [&auditor, &guarded.owner] {
+        ledger.usage_by_model(&everything()).await.unwrap();
+        ledger.usage_by_scope(&everything()).await.unwrap();
+        ledger.spend_by_period(&everything()).await.unwrap();
+        ledger.open_holds(&everything()).await.unwrap();
+        ledger.overruns(&everything()).await.unwrap();
+    }
     assert!(gateway.doctor().await.iter().all(|finding| finding.check != "postgresql.reachable"));
     assert!(
         auditor
@@ -115,11 +159,18 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
         "insert into organizations (id, name) values ('o', 'o')",
         "update scope_spend set spend_usd = 0",
         "delete from usage_daily",
+        "delete from holds",
         "select secret_hmac from api_keys",
         "create table mine ()",
     ];
     guarded.denied("gateway", &writes).await;
-    guarded.denied("gateway", &["select * from usage_events", "select * from settled_requests"]).await;
+    guarded
+        .denied(
+            "gateway",
+            &["select * from usage_events", "select * from settled_requests", "select * from usage_by_day"],
+        )
+        .await;
+    guarded.denied("auditor", &["update holds set amount_usd = 1", "delete from hold_reservations"]).await;
     guarded.denied("auditor", &writes).await;
 }
 
