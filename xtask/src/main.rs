@@ -1,11 +1,13 @@
 //! The project's commands, one module each. `cargo xtask --help` lists them.
 
 mod bench;
+mod chaos;
 mod ci;
 mod demo;
 mod flusher;
 mod process;
 mod queries;
+mod simulate;
 mod test;
 
 use std::process::ExitCode;
@@ -30,6 +32,10 @@ enum Command {
     Ci,
     /// Measure, each bench against its baseline in the same run; without a name, all benches
     Bench(bench::Options),
+    /// Run the hand-off from queue to ledger under faults, one deterministic run a seed
+    Simulate(simulate::Options),
+    /// Make faults on real servers and processes under load, then check the books independently
+    Chaos(chaos::Options),
     /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
     Queries(queries::Options),
 }
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Ci => ci::run(),
         Command::Bench(options) => bench::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
+        Command::Chaos(options) => chaos::run(&options),
         Command::Queries(options) => queries::run(&options),
     };
     match done {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// Who may know whom (ARCHITECTURE.md): one direction, bottom to top. An edge that is not here fails.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("rate-plan", &[]),
     ("spend-queue", &[]),
     ("devstack", &[]),
@@ -17,7 +17,11 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("iam-ledger", &["rate-plan", "spend-queue"]),
     ("live-redis", &["rate-plan", "spend-queue"]),
     ("usage-flusher", &["live-redis", "iam-ledger", "spend-queue"]),
+    // Types of a settlement only.
+    ("flush-sim", &["usage-flusher", "iam-ledger", "spend-queue"]),
     ("rate-sim", &["rate-plan", "live-redis", "iam-ledger", "spend-queue", "devstack"]),
+    // Its checker uses none of them: only its gateways do.
+    ("chaos", &["rate-plan", "live-redis", "spend-queue", "devstack"]),
     ("xtask", &["devstack"]),
 ];
 

@@ -7,4 +7,3 @@ drop function scope_blocked(text, text);
 drop index teams_budgeted_idx, projects_budgeted_idx, users_budgeted_idx, api_keys_budgeted_idx, api_keys_budgeted_of_user_idx;
 drop table hold_reservations, holds;
 drop domain hold_state;
-alter domain usd drop constraint usd_is_a_number;

@@ -1,9 +1,6 @@
 -- Money in flight: what a request may cost is reserved before it runs, at every level that will be charged for it; and what
 -- each level of a subject's path has left, read in one place by whoever asks and whoever reserves.
 
--- PostgreSQL sorts NaN above every number, so that it is not below zero.
-alter domain usd add constraint usd_is_a_number check (value <> 'NaN');
-
 create domain hold_state as text
     constraint hold_state_known check (value in ('held', 'released', 'settled', 'expired'));
 comment on domain hold_state is

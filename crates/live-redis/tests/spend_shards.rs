@@ -88,7 +88,7 @@ async fn a_doubt_in_one_shard_is_no_doubt_in_the_sum() {
     assert_eq!(hot.redis.pending(&everywhere()).await, Ok(Usd::from_picos(40)));
     for other in hot.redis.sources() {
         let got = hot.redis.reindex(other).await.unwrap();
-        assert_eq!(got == Reindexed::Proven, true, "{other}: the list is again what its scripts made");
+        assert_eq!(got, Reindexed::Proven, "{other}: the list is again what its scripts made");
     }
 }
 

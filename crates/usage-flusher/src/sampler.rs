@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use iam_ledger::Ledger;
+use iam_ledger::{Ledger, LedgerError};
 use live_redis::{LiveRedis, LiveRedisError};
-use metrics::gauge;
+use metrics::{counter, gauge};
 use spend_queue::{Index, Shard, SpendQueue};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -16,6 +16,9 @@ use crate::board::Board;
 const QUEUE_EVERY: Duration = Duration::from_secs(5);
 /// How often the ledger's partitions are looked at and holds that have run out are swept.
 const LEDGER_EVERY: Duration = Duration::from_secs(60);
+
+/// The most holds that one sweep marks.
+const SWEPT: u32 = 10_000;
 
 /// Looks until told to stop.
 pub async fn sample(redis: LiveRedis, ledger: Ledger, board: Board, mut stop: watch::Receiver<bool>) {
@@ -29,7 +32,9 @@ pub async fn sample(redis: LiveRedis, ledger: Ledger, board: Board, mut stop: wa
         }
         if Instant::now() >= ledger_due {
             ledger_due = Instant::now() + LEDGER_EVERY;
-            tend(&ledger, &board).await;
+            if let Err(error) = tend(&ledger, &board).await {
+                tracing::warn!(%error, "cannot tend the ledger");
+            }
         }
         tokio::select! {
             biased;
@@ -60,19 +65,19 @@ async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), L
     Ok(())
 }
 
-/// Makes next months' partitions, and says how it stands with them.
-async fn tend(ledger: &Ledger, board: &Board) {
-    match ledger.partition_health(Utc::now()).await {
-        Ok(health) => {
-            gauge!("tollgate_partition_headroom_months").set(f64::from(health.headroom_months));
-            gauge!("tollgate_default_partition_rows").set(float(health.default_rows));
-            board.write(|notices| {
-                notices.partition_headroom_months = Some(health.headroom_months);
-                notices.default_partition_rows = Some(health.default_rows);
-            });
-        }
-        Err(error) => tracing::warn!(%error, "cannot tend the ledger's partitions"),
-    }
+/// Says how it stands with the partitions, and marks holds that have run out.
+async fn tend(ledger: &Ledger, board: &Board) -> Result<(), LedgerError> {
+    let expired = ledger.expire_holds(Utc::now(), SWEPT).await?;
+    counter!("tollgate_holds_expired_total").increment(expired);
+    let headroom = ledger.partition_headroom(None).await?;
+    let unplaced = ledger.default_partition_rows().await?;
+    gauge!("tollgate_partition_headroom_months").set(f64::from(headroom));
+    gauge!("tollgate_default_partition_rows").set(float(unplaced));
+    board.write(|notices| {
+        notices.partition_headroom_months = Some(headroom);
+        notices.default_partition_rows = Some(unplaced);
+    });
+    Ok(())
 }
 
 /// A gauge is a float anyway.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use iam_ledger::{Hold, HoldAnswer, HoldError, HoldState, Ledger, LedgerOptions, NewIdentity, Released};
+use iam_ledger::{Hold, HoldAnswer, HoldError, IdentityPatch, HoldState, Ledger, LedgerOptions, NewIdentity, Released};
 use spend_queue::{ScopeRef, Usd};
 
 use crate::hot::Hot;
@@ -204,13 +204,8 @@ async fn blocked_unknown_and_settled_are_refused_with_nothing_written() {
         let error = hold(&fixture, "r", subject, "1").await.unwrap_err();
         assert_eq!(error.to_string(), format!("there is no {subject}"));
     }
-    // The seam: whoever adds a column for it changes this function.
-    fixture
-        .run(
-            "create or replace function scope_blocked(scope_kind text, scope_id text) returns boolean \
-              language sql stable parallel safe return scope_kind = 'team' and scope_id = 'red'",
-        )
-        .await;
+    let blocked = IdentityPatch::new().set_blocked(true);
+    fixture.ledger.update(ScopeKind::Team, "red", &blocked).await.unwrap();
     let error = hold(&fixture, "r", "key/ada-key", "1").await.unwrap_err();
     assert_eq!(error.to_string(), "key/ada-key may spend nothing: team/red is blocked");
     assert!(!error.is_transient());

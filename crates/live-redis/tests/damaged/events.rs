@@ -77,10 +77,10 @@ async fn of_events_that_go_together_only_those_whose_own_keys_are_damaged_fail()
         for (n, answer) in answers.iter().enumerate() {
             match answer {
                 Err(LiveRedisError::Damaged(what)) if n == 17 => {
-                    assert!(what.contains("another type"), "{what}")
+                    assert!(what.contains("another type"), "{what}");
                 }
                 Err(LiveRedisError::Damaged(what)) if n % 10 == 4 => {
-                    assert!(what.contains("team/bad"), "{what}")
+                    assert!(what.contains("team/bad"), "{what}");
                 }
                 Ok(Enqueued::Accepted { .. }) if n != 17 && n % 10 != 4 => {}
                 other => panic!("{n}: {other:?}"),

@@ -1,0 +1,89 @@
+//! The pages: links lead somewhere, and commands and settings exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{below, read, root};
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = below(&root().join("docs/operations"), "md");
+    pages.push(root().join("README.md"));
+    pages
+}
+
+/// The anchors of a page, as its headings make them.
+fn anchors(page: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept =
+            words.chars().filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for (at, _) in text.match_indices("](") {
+            let link = text[at + 2..].split(')').next().unwrap();
+            if link.contains("://") {
+                continue;
+            }
+            let (file, anchor) =
+                link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if let Some(anchor) = anchor {
+                assert!(anchors(&target).contains(anchor), "{}: {link}", page.display());
+            }
+        }
+    }
+}
+
+/// Flags, environment variables and commands of the flusher, as its sources name them.
+fn sources() -> String {
+    let files = below(&root().join("crates/usage-flusher/src"), "rs");
+    files.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+/// The environment variables that the flusher reads.
+pub(crate) fn settings() -> BTreeSet<String> {
+    let sources = sources();
+    let found = sources.split("env = \"").skip(1).filter_map(|after| after.split('"').next());
+    found.map(str::to_owned).collect()
+}
+
+/// The words in a text that look like our environment variables.
+pub(crate) fn named_settings(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with("TOLLGATE_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_pages_name_settings_and_commands_that_exist() {
+    let settings = settings();
+    let cli = read("crates/usage-flusher/src/cli.rs");
+    let variants = cli.split("enum Command {").nth(1).unwrap().split("\n}").next().unwrap();
+    let commands: BTreeSet<_> = variants
+        .lines()
+        .filter_map(|line| line.trim().split_once('(').map(|(name, _)| name.to_lowercase()))
+        .filter(|name| name.chars().all(|letter| letter.is_ascii_lowercase()))
+        .collect();
+    assert!(commands.contains("run") && commands.contains("migrate"), "{commands:?}");
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let unknown: Vec<_> = named_settings(&text).difference(&settings).cloned().collect();
+        assert!(unknown.is_empty(), "{}: {unknown:?}", page.display());
+        for opening in ["`usage-flusher ", "\nusage-flusher ", "    usage-flusher "] {
+            for after in text.split(opening).skip(1) {
+                let word: String = after.chars().take_while(char::is_ascii_alphabetic).collect();
+                assert!(commands.contains(&word), "{}: usage-flusher {word}", page.display());
+            }
+        }
+    }
+}
