@@ -17,7 +17,7 @@ struct Bench {
     about: &'static str,
 }
 
-const BENCHES: [Bench; 2] = [
+const BENCHES: [Bench; 3] = [
     Bench {
         name: "admission",
         package: "live-redis",
@@ -27,6 +27,11 @@ const BENCHES: [Bench; 2] = [
         name: "connections",
         package: "live-redis",
         about: "one multiplexed connection, a pool, micro-batches, against redis-benchmark",
+    },
+    Bench {
+        name: "commit",
+        package: "iam-ledger",
+        about: "events a second into PostgreSQL, against one transaction an event and bare SQL by psql",
     },
 ];
 

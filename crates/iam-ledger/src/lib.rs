@@ -3,6 +3,7 @@
 mod address;
 mod commit;
 mod connect;
+mod dead_letter;
 mod doctor;
 mod error;
 mod identity;
@@ -14,6 +15,9 @@ mod report;
 
 pub use commit::{Batch, Committed};
 pub use connect::{Ledger, LedgerOptions, MIN_SERVER_VERSION};
+pub use dead_letter::{
+    DeadLetter, DeadLetterContent, DeadLetterKind, DeadLetterPage, Replay, ReplayOutcome, Replayed,
+};
 pub use error::{Cause, LedgerError};
 pub use identity::{Budget, BudgetPeriod, MAX_BUDGET, MAX_RATE_LIMIT, NewIdentity, Owners, ScopeKind};
 pub use migrate::MigrationStatus;

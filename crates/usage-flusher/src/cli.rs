@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 use spend_queue::BatchLimit;
 
+use crate::dead_letters::DeadLettersOptions;
 use crate::redis_args::RedisArgs;
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Migrate(DatabaseOptions),
     /// Look at both servers and say what is wrong, why it matters and how to mend it; exit code 1 if it is fatal
     Doctor(DoctorOptions),
+    /// Look at what the ledger refused, and try it again when its cause is mended
+    DeadLetters(DeadLettersOptions),
 }
 
 /// For whom the doctor asks.

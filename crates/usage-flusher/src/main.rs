@@ -1,6 +1,7 @@
 //! The flusher's command line.
 
 mod cli;
+mod dead_letters;
 mod doctor;
 mod logging;
 mod redis_args;
@@ -20,6 +21,7 @@ async fn main() -> ExitCode {
         Command::Run(options) => run::run(options).await.map(|()| true),
         Command::Migrate(options) => run::migrate(options).await.map(|()| true),
         Command::Doctor(options) => doctor::run(options).await,
+        Command::DeadLetters(options) => dead_letters::run(options).await,
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,12 +1,12 @@
 //! The roles of `docs/security.md`: what each can do, and what it cannot.
 
 use devstack::{Database, Durability, PostgresServer};
-use iam_ledger::{Ledger, LedgerOptions};
+use iam_ledger::{DeadLetterPage, Ledger, LedgerOptions, Replayed};
 use spend_queue::Severity;
 use sqlx::postgres::PgPool;
 use url::Url;
 
-use crate::support::{batch, connect, entries, event, secret};
+use crate::support::{batch, commit_time, connect, entries, event, secret};
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 
@@ -64,9 +64,15 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
     let guarded = Guarded::start().await;
     let flusher = guarded.ledger("flusher").await;
     flusher.require_migrated().await.unwrap();
-    let entries = entries(&[event("r1", &["team/t"], Some("0.5")), event("r2", &["team/t"], Some("0.5"))]);
-    assert_eq!(flusher.commit(&batch(&entries)).await.unwrap().new, 2);
-    assert_eq!(flusher.commit(&batch(&entries)).await.unwrap().duplicates, 2);
+    let good = entries(&[event("r1", &["team/t"], Some("0.5")), event("r2", &["team/t"], Some("0.5"))]);
+    assert_eq!(flusher.commit(&batch(&good)).await.unwrap().new, 2);
+    assert_eq!(flusher.commit(&batch(&good)).await.unwrap().duplicates, 2);
+    let mut bad = entries(&[event("r3", &["team/t"], Some("0.5"))]);
+    bad[0].event.status = "\0".into();
+    assert_eq!(flusher.commit(&batch(&bad)).await.unwrap().refused, 1);
+    let letters = flusher.dead_letters(DeadLetterPage::default()).await.unwrap();
+    let replayed = flusher.replay(letters[0].id, commit_time()).await.unwrap();
+    assert!(matches!(replayed, Replayed::Settled { .. }), "{replayed:?}");
     let findings = flusher.doctor().await;
     assert!(findings.iter().all(|finding| !finding.what.contains("is not known")), "{findings:#?}");
     guarded
@@ -83,6 +89,9 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
                 "update organizations set budget_usd = 1",
                 "create table mine ()",
                 "drop table flush_log",
+                "delete from dead_letters",
+                "update dead_letters set raw = ''",
+                "update dead_letters set kind = 'refused'",
                 "update _sqlx_migrations set success = false",
             ],
         )
@@ -115,6 +124,9 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
         "create table mine ()",
     ];
     guarded.denied("gateway", &writes).await;
-    guarded.denied("gateway", &["select * from usage_events", "select * from settled_requests"]).await;
+    let hidden =
+        ["select * from usage_events", "select * from settled_requests", "select * from dead_letters"];
+    guarded.denied("gateway", &hidden).await;
+    assert_eq!(auditor.dead_letters(DeadLetterPage::default()).await.unwrap(), []);
     guarded.denied("auditor", &writes).await;
 }
