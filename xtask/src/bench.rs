@@ -17,7 +17,7 @@ struct Bench {
     about: &'static str,
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
     Bench {
         name: "admission",
         package: "live-redis",
@@ -32,6 +32,11 @@ const BENCHES: [Bench; 3] = [
         name: "queue",
         package: "live-redis",
         about: "enqueues, strict reads, memory, acknowledgements and doubts of the spend queue, against the floor",
+    },
+    Bench {
+        name: "commit",
+        package: "iam-ledger",
+        about: "events a second into PostgreSQL, against one transaction an event and bare SQL by psql",
     },
 ];
 

@@ -1,17 +1,33 @@
 //! Committing a batch: each request once, whatever is repeated, by whomever, in whatever order.
+//!
+//! ```text
+//!   together ──ok──────────────────────────────► dead letters, flush log, COMMIT
+//!      │ the data is to blame: roll back                 ▲
+//!      ▼                                                 │
+//!   bisected (savepoints): halves, quarters, ... single entries that are refused
+//!
+//!   a lock conflict, or a COMMIT without an answer: the whole again, a few times
+//! ```
 
+mod binary_copy;
+mod bisect;
 mod claim;
+mod events;
+mod flush_log;
+mod part;
+mod patience;
 mod rollup;
-mod rows;
 
 use chrono::{DateTime, Utc};
 use spend_queue::{Entry, Shard, Usd};
-use sqlx::{Connection, PgConnection};
+use sqlx::Connection;
 
+use crate::dead_letter;
 use crate::{Ledger, LedgerError};
-use claim::Claims;
-use rollup::{Charges, DailySums};
-use rows::EventColumns;
+use flush_log::FlushLog;
+pub(crate) use flush_log::seq_of;
+pub(crate) use part::{Settled, Times, settle};
+pub(crate) use patience::Patience;
 
 /// Entries of one shard, in the order of the queue, to be committed together.
 ///
@@ -27,7 +43,7 @@ pub struct Batch<'a> {
     pub committed_at: DateTime<Utc>,
 }
 
-/// What became of a batch: `new + duplicates + conflicts.len()` is its length.
+/// What became of a batch: `new + duplicates + conflicts.len() + refused` is its length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Committed {
     /// Entries that were settled now.
@@ -35,26 +51,51 @@ pub struct Committed {
     /// Entries that were settled before, or earlier in the batch, with the same payload. They changed nothing.
     pub duplicates: u64,
     /// Request ids of entries that were settled before, or earlier in the batch, with another payload. The first
-    /// payload stays; somebody must look at why one id named two calls.
+    /// payload stays; somebody must look at why one id named two calls. Each is a dead letter.
     pub conflicts: Vec<String>,
+    /// Entries that PostgreSQL refused. They count nowhere; each is a dead letter, to be replayed when the cause is
+    /// mended.
+    pub refused: u64,
     /// The sum of what the new entries cost.
     pub cost: Usd,
 }
 
+/// How to settle the entries of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As one set: what nearly every batch allows.
+    Together,
+    /// Bisected, after the set was refused for its data.
+    Bisected,
+}
+
 impl Ledger {
-    /// Commits a batch in one transaction of at most six statements, whatever its size. When it returns `Ok`, everything
+    /// Commits a batch in one transaction of a handful of statements, whatever its size. When it returns `Ok`, everything
     /// is on disk and the batch may be acknowledged; on any error nothing was committed, except for
     /// [`LedgerError::OutcomeUnknown`], where all or nothing was.
     ///
     /// # Idempotence
     ///
     /// Only request ids that nobody settled before count. The same entries again, in the same or another batch, alone or
-    /// together with others, change no sum. So the answer to every transient error is to run the batch again.
+    /// together with others, change no sum and make no second dead letter. So the answer to every transient error is to
+    /// run the batch again.
+    ///
+    /// # What PostgreSQL refuses
+    ///
+    /// When a value of the batch is to blame ([`LedgerError::blames_data`]), the batch is bisected inside one
+    /// transaction: what is refused alone becomes a dead letter with its bytes and its reason, and everything else
+    /// commits, together with the dead letters and the flush log, or not at all. A batch of `n` entries with `k` refused
+    /// ones costs at most `2 k log2(n)` attempts at a part.
     ///
     /// # Concurrency
     ///
-    /// Rows are written in one order everywhere (request ids, then daily sums, then scopes and periods), so that committers
-    /// wait for each other but do not deadlock.
+    /// Rows are written in one order everywhere (request ids, then daily sums, then scopes and periods, then dead
+    /// letters), so that committers wait for each other but do not deadlock. A bisected batch cannot keep that order
+    /// between its parts. Serialization failures, deadlocks and lock timeouts (40001, 40P01, 55P03) are rolled back and
+    /// tried again here, a few times with growing random waits, before the caller sees them.
+    ///
+    /// A COMMIT without an answer is tried again in the same way: if it had succeeded, the entries that it settled are
+    /// reported as duplicates.
     ///
     /// # Cancellation
     ///
@@ -65,30 +106,68 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// [`LedgerError::is_transient`] tells whether to run the batch again, [`LedgerError::blames_data`] whether to look
-    /// for the entry that PostgreSQL refuses.
+    /// [`LedgerError::is_transient`] tells whether to run the batch again.
     pub async fn commit(&self, batch: &Batch<'_>) -> Result<Committed, LedgerError> {
-        let (Some(first), Some(last)) = (batch.entries.first(), batch.entries.last()) else {
+        if batch.entries.is_empty() {
             return Ok(Committed::default());
-        };
-        let log = FlushLog::of(batch, first, last)?;
+        }
+        let log = FlushLog::of(batch)?;
+        let mut patience = Patience::new();
+        let mut way = Way::Together;
+        loop {
+            let error = match self.attempt(batch, log.as_ref(), way).await {
+                Ok(committed) => return Ok(committed),
+                Err(error) => error,
+            };
+            // What a deferred constraint refuses at COMMIT has no part to blame.
+            if way == Way::Together && error.blames_data() && !error.is_at_commit() {
+                tracing::warn!(shard = batch.shard.index(), %error, "a value was refused; the batch is bisected");
+                way = Way::Bisected;
+                continue;
+            }
+            let wait = patience.after(error)?;
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// One transaction.
+    async fn attempt(
+        &self,
+        batch: &Batch<'_>,
+        log: Option<&FlushLog>,
+        way: Way,
+    ) -> Result<Committed, LedgerError> {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
             .begin_with("begin isolation level read committed read write")
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
-        // Boxed: the future holds a batch's worth of columns by name.
-        match Box::pin(write(&mut transaction, batch, log.as_ref())).await {
-            Ok(committed) => {
+        let entries: Vec<&Entry> = batch.entries.iter().collect();
+        let times = Times::at(batch.committed_at);
+        // Boxed: the futures hold a batch's worth of columns by name.
+        let written = Box::pin(async {
+            let settled = match way {
+                Way::Together => settle(&mut transaction, &entries, times).await?,
+                Way::Bisected => bisect::settle(&mut transaction, &entries, times).await?,
+            };
+            dead_letter::record(&mut transaction, batch.shard.index().into(), &settled, times.settled_at)
+                .await?;
+            if let Some(log) = log {
+                log.write(&mut transaction, times.settled_at).await?;
+            }
+            Ok(settled)
+        })
+        .await;
+        match written {
+            Ok(settled) => {
                 transaction.commit().await.map_err(LedgerError::at_commit)?;
                 lease.keep();
-                report(batch, &committed);
-                Ok(committed)
+                Ok(report(batch, &settled))
             }
             Err(error) => {
                 // A refusal leaves a sound connection, if it answers to this.
-                if error.is_answer() && transaction.rollback().await.is_ok() {
+                if LedgerError::is_answer(&error) && transaction.rollback().await.is_ok() {
                     lease.keep();
                 }
                 Err(error)
@@ -97,90 +176,26 @@ impl Ledger {
     }
 }
 
-async fn write(
-    connection: &mut PgConnection,
-    batch: &Batch<'_>,
-    log: Option<&FlushLog<'_>>,
-) -> Result<Committed, LedgerError> {
-    let committed_at = rows::to_micros(batch.committed_at);
-    let claims = Claims::of(batch.entries);
-    let verdict = claims.settle(connection, committed_at).await?;
-    let fresh = verdict.fresh;
-    let cost = fresh.iter().filter_map(|entry| entry.event.cost);
-    let cost = Usd::checked_sum(cost).ok_or_else(|| LedgerError::OutOfRange {
-        what: "the cost of a batch",
-        value: "more than an i128 of picodollars".to_owned(),
-        bound: crate::MAX_BUDGET.to_string(),
-    })?;
-    if !fresh.is_empty() {
-        EventColumns::of(&fresh, committed_at)?.insert(connection, committed_at).await?;
-        DailySums::of(&fresh, committed_at)?.add(connection).await?;
-        Charges::of(&fresh, committed_at)?.add(connection).await?;
-        crate::hold::settle(connection, &fresh, committed_at).await?;
+/// The answer, and a word in the log about what somebody should look at.
+fn report(batch: &Batch<'_>, settled: &Settled<'_>) -> Committed {
+    let shard = batch.shard.index();
+    for entry in &settled.conflicts {
+        let request_id = &*entry.event.request_id;
+        tracing::warn!(shard, request_id, "request id was settled with another payload; the first one stays");
     }
-    if let Some(log) = log {
-        log.write(connection, committed_at).await?;
+    for (entry, error) in &settled.refused {
+        let request_id = &*entry.event.request_id;
+        tracing::error!(shard, request_id, %error, "an entry was refused; it is kept as a dead letter");
     }
-    let new = fresh.len() as u64;
-    Ok(Committed { new, duplicates: verdict.duplicates, conflicts: verdict.conflicts, cost })
-}
-
-/// The batch's record, with numbers that fit their columns.
-struct FlushLog<'a> {
-    shard: i32,
-    first_seq: i64,
-    last_seq: i64,
-    chain: &'a [u8; 20],
-    events: i32,
-}
-
-impl<'a> FlushLog<'a> {
-    /// `None` for entries of an older deployment: they have no chain whose continuity could be checked later.
-    fn of(batch: &Batch<'_>, first: &Entry, last: &'a Entry) -> Result<Option<Self>, LedgerError> {
-        let (Some(first), Some(last)) = (first.link.as_ref(), last.link.as_ref()) else { return Ok(None) };
-        let too_large = |what, value: String, bound: String| LedgerError::OutOfRange { what, value, bound };
-        let seq = |seq: u64| {
-            i64::try_from(seq)
-                .map_err(|_| too_large("a sequence number", seq.to_string(), i64::MAX.to_string()))
-        };
-        let events = batch.entries.len();
-        Ok(Some(Self {
-            shard: i32::from(batch.shard.index()),
-            first_seq: seq(first.seq)?,
-            last_seq: seq(last.seq)?,
-            chain: last.chain.as_bytes(),
-            events: i32::try_from(events)
-                .map_err(|_| too_large("the size of a batch", events.to_string(), i32::MAX.to_string()))?,
-        }))
-    }
-
-    async fn write(&self, connection: &mut PgConnection, at: DateTime<Utc>) -> Result<(), LedgerError> {
-        sqlx::query_file!(
-            "queries/log_flush.sql",
-            self.shard,
-            self.first_seq,
-            self.last_seq,
-            self.chain.as_slice(),
-            self.events,
-            at
-        )
-        .execute(connection)
-        .await
-        .map_err(LedgerError::query("recording the flush"))?;
-        Ok(())
-    }
-}
-
-fn report(batch: &Batch<'_>, committed: &Committed) {
+    let committed = settled.committed();
     tracing::debug!(
-        shard = batch.shard.index(),
+        shard,
         new = committed.new,
         duplicates = committed.duplicates,
         conflicts = committed.conflicts.len(),
+        refused = committed.refused,
         cost = %committed.cost,
         "batch committed"
     );
-    for request_id in &committed.conflicts {
-        tracing::warn!(request_id, "request id was settled with another payload; the first one stays");
-    }
+    committed
 }

@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use crate::{OverAllocation, ScopeKind};
 
+/// The step of a refused COMMIT.
+const COMMITTING: &str = "committing";
+
 /// A failed call to the ledger.
 ///
 /// Every message is one line and holds neither a password nor any value that a row holds besides ids. Nothing is
@@ -131,6 +134,20 @@ pub enum LedgerError {
         /// The largest value that fits.
         bound: String,
     },
+    /// A value has no binary form that its column could hold. A retry cannot help.
+    #[error("a value cannot be written as {column_type}: {problem}")]
+    Unwritable {
+        /// The type of the column.
+        column_type: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is no such dead letter.
+    #[error("there is no dead letter {id}")]
+    NoDeadLetter {
+        /// The number that was asked for.
+        id: i64,
+    },
     /// The stored rows are no rate tree.
     #[error("stored limits: {0}")]
     Tree(TreeError),
@@ -160,7 +177,7 @@ impl LedgerError {
         let cause = Cause(error);
         match cause.sqlstate() {
             Some(code) if code.starts_with("40") || code.starts_with("23") => {
-                Self::Query { step: "committing", cause }
+                Self::Query { step: COMMITTING, cause }
             }
             _ => Self::OutcomeUnknown { cause },
         }
@@ -189,9 +206,25 @@ impl LedgerError {
             Self::Query { cause, .. } => cause
                 .sqlstate()
                 .is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class))),
-            Self::OutOfRange { .. } => true,
+            Self::OutOfRange { .. } | Self::Unwritable { .. } => true,
             _ => false,
         }
+    }
+
+    /// Whether others were in the way: a serialization failure, a deadlock, a lock timeout. Nothing was committed, and
+    /// the same transaction again may well succeed at once.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Query { .. })
+            && self.sqlstate().is_some_and(|code| ["40001", "40P01", "55P03"].contains(&&*code))
+    }
+
+    pub(crate) const fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown { .. })
+    }
+
+    /// Whether COMMIT itself was refused.
+    pub(crate) fn is_at_commit(&self) -> bool {
+        matches!(self, Self::Query { step: COMMITTING, .. })
     }
 
     /// Whether the server itself refused a statement, so that the connection is sound.
@@ -199,11 +232,13 @@ impl LedgerError {
         match self {
             Self::Query { cause, .. } => cause.sqlstate().is_some(),
             Self::OutOfRange { .. }
+            | Self::Unwritable { .. }
             | Self::Vanished { .. }
             | Self::Unreadable { .. }
             | Self::OverAllocated(_)
             | Self::TimeZone(_)
             | Self::Identity { .. }
+            | Self::NoDeadLetter { .. }
             | Self::NotFound { .. } => true,
             _ => false,
         }

@@ -6,6 +6,7 @@ mod budget;
 mod commit;
 mod config;
 mod connect;
+mod dead_letter;
 mod doctor;
 mod error;
 mod hold;
@@ -26,6 +27,9 @@ pub use config::{
     ConfigWatch, IdentityCache, IdentityCacheOptions, RateTreeCache, WatchOptions, WatchStatus,
 };
 pub use connect::{Ledger, LedgerOptions, MIN_SERVER_VERSION};
+pub use dead_letter::{
+    DeadLetter, DeadLetterContent, DeadLetterKind, DeadLetterPage, Replay, ReplayOutcome, Replayed,
+};
 pub use error::{Cause, LedgerError};
 pub use hold::{Hold, HoldAnswer, HoldError, HoldState, MAX_HOLD, MAX_HOLD_TTL, MIN_HOLD_TTL, Released};
 pub use identity::{

@@ -134,6 +134,34 @@ impl Ledger {
             .map_err(|error| self.failed("making partitions", error))?;
         Ok(row.created.unsigned_abs())
     }
+
+    /// How many months, from that of a day on (`None`: the server's today) and without a gap, have a partition: 0 means
+    /// that events of that month go to the default one. To be watched: below 2, the next month's are about to.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be read.
+    pub async fn partition_headroom(&self, from: Option<NaiveDate>) -> Result<u32, LedgerError> {
+        let row = sqlx::query_file!("queries/partition_headroom.sql", from)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(|error| self.failed("counting partitions", error))?;
+        Ok(u32::try_from(row.months).unwrap_or_default())
+    }
+
+    /// How many events are in the default partition, because their month had none when they were settled. There should be
+    /// none: making a month's partition later has to move its events. It reads all of them.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be read.
+    pub async fn default_partition_rows(&self) -> Result<u64, LedgerError> {
+        let row = sqlx::query_file!("queries/default_partition_rows.sql")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(|error| self.failed("counting events without a partition", error))?;
+        Ok(row.rows.unsigned_abs())
+    }
 }
 
 fn is_undefined_table(error: &sqlx::Error) -> bool {

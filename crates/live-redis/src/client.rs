@@ -196,7 +196,10 @@ impl LiveRedis {
                 let links = self.shared.connections()?.hot;
                 let link = links.pick();
                 let (number, mut connection) = link.current();
-                let error = match script.invoke_async(&mut connection).await {
+                let awaited = link.awaits(number, self.patience());
+                let answer = script.invoke_async(&mut connection).await;
+                awaited.came(&answer);
+                let error = match answer {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 };
@@ -220,12 +223,21 @@ impl LiveRedis {
         let link = links.pick();
         let (number, connection) = link.current();
         self.within_deadline(async {
-            call(connection).await.map_err(|error| {
+            let awaited = link.awaits(number, self.patience());
+            let answer = call(connection).await;
+            awaited.came(&answer);
+            answer.map_err(|error| {
                 link.doubt(number, &error);
                 error.into()
             })
         })
         .await
+    }
+
+    /// After how long without an answer a connection is asked whether it still leads anywhere: before the deadline, so that
+    /// the wait is long enough whichever of several deadlines comes first.
+    fn patience(&self) -> Duration {
+        self.shared.options.deadline / 2
     }
 
     /// Runs a script whose answer may be large where no admission waits behind it.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use spend_queue::BatchLimit;
 
 use crate::audit::AuditOptions;
+use crate::dead_letters::DeadLettersOptions;
 use crate::operator::{PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
 use crate::redis_args::{RedisArgs, RedisConnection};
 use crate::report::ReportOptions;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Repair(RepairOptions),
     /// Print usage, spend, open holds or overruns
     Report(ReportOptions),
+    /// Look at what the ledger refused, and try it again when its cause is mended
+    DeadLetters(DeadLettersOptions),
 }
 
 /// For whom the doctor asks.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod cli;
+mod dead_letters;
 mod doctor;
 mod environment;
 mod logging;
@@ -31,6 +32,7 @@ async fn main() -> ExitCode {
         Command::Audit(options) => audit::audit(options).await,
         Command::Repair(options) => operator::repair(options).await,
         Command::Report(options) => report::run(options).await.map(|()| true),
+        Command::DeadLetters(options) => dead_letters::run(options).await,
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -9,8 +9,8 @@ use sqlx::PgConnection;
 use crate::LedgerError;
 
 /// The request ids of a batch in byte order, which is the order in which every committer claims them.
-pub(super) struct Claims<'a> {
-    entries: &'a [Entry],
+pub(super) struct Claims<'a, 'b> {
+    entries: &'b [&'a Entry],
     /// The place of the first entry with each id: the only one that may count.
     first: BTreeMap<&'a str, (usize, PayloadCheck)>,
 }
@@ -20,11 +20,11 @@ pub(super) struct Verdict<'a> {
     /// Entries to be counted, in the order of their request ids.
     pub(super) fresh: Vec<&'a Entry>,
     pub(super) duplicates: u64,
-    pub(super) conflicts: Vec<String>,
+    pub(super) conflicts: Vec<&'a Entry>,
 }
 
-impl<'a> Claims<'a> {
-    pub(super) fn of(entries: &'a [Entry]) -> Self {
+impl<'a, 'b> Claims<'a, 'b> {
+    pub(super) fn of(entries: &'b [&'a Entry]) -> Self {
         let mut first = BTreeMap::new();
         for (place, entry) in entries.iter().enumerate() {
             first.entry(&*entry.event.request_id).or_insert_with(|| (place, entry.payload_check()));
@@ -80,14 +80,14 @@ impl<'a> Claims<'a> {
             if kept == entry.payload_check().as_bytes() {
                 duplicates += 1;
             } else {
-                conflicts.push(id.to_owned());
+                conflicts.push(*entry);
             }
         }
         let fresh = self
             .first
             .iter()
             .filter(|(id, _)| claimed.contains(**id))
-            .filter_map(|(_, (place, _))| self.entries.get(*place))
+            .filter_map(|(_, (place, _))| self.entries.get(*place).copied())
             .collect();
         Ok(Verdict { fresh, duplicates, conflicts })
     }

@@ -6,9 +6,9 @@ use chrono::{DateTime, NaiveDate, Utc};
 use spend_queue::{Entry, ScopeRef, SpendEvent, Usd};
 use sqlx::PgConnection;
 
-use super::rows::{charged_at, count};
+use super::events::{charged_at, count};
 use crate::LedgerError;
-use crate::money::{to_numeric, to_picos};
+use crate::money::to_numeric;
 
 /// One row of `usage_daily`, in the order of its primary key: the order in which every committer locks rows.
 /// An empty text stands for none, which no id can be.
@@ -38,12 +38,12 @@ struct DailySum {
 pub(super) struct DailySums<'a>(BTreeMap<DailyKey<'a>, DailySum>);
 
 impl<'a> DailySums<'a> {
-    pub(super) fn of(entries: &[&'a Entry], committed_at: DateTime<Utc>) -> Result<Self, LedgerError> {
+    pub(super) fn of(entries: &[&'a Entry], untimed_at: DateTime<Utc>) -> Result<Self, LedgerError> {
         let mut sums = BTreeMap::<_, DailySum>::new();
         for Entry { event, .. } in entries {
             let key = DailyKey {
                 organization_id: or_empty(&event.organization_id),
-                day: charged_at(event, committed_at).date_naive(),
+                day: charged_at(event, untimed_at).date_naive(),
                 team_id: or_empty(&event.team_id),
                 project_id: or_empty(&event.project_id),
                 user_id: or_empty(&event.user_id),
@@ -93,11 +93,6 @@ impl<'a> DailySums<'a> {
 
 impl DailySum {
     fn add(&mut self, event: &SpendEvent) -> Result<(), LedgerError> {
-        let too_large = |what| LedgerError::OutOfRange {
-            what,
-            value: "a batch's sum beyond 64 bits".to_owned(),
-            bound: i64::MAX.to_string(),
-        };
         let add = |what, sum: &mut u64, more: u64| {
             *sum = sum.checked_add(more).ok_or_else(|| too_large(what))?;
             Ok::<(), LedgerError>(())
@@ -114,56 +109,80 @@ impl DailySum {
 }
 
 /// What each scope is charged: exactly the scopes that an event names, and only for events with a cost above zero.
-/// Nothing is derived from ownership.
+/// Nothing is derived from ownership. The key is a scope and a second, which never belongs to two budget periods.
 #[derive(Default)]
-pub(super) struct Charges<'a> {
-    /// Charged scopes in byte order.
-    kinds: Vec<&'a str>,
-    ids: Vec<&'a str>,
-    /// One row a charge: the place of its scope above, from 1.
-    positions: Vec<i64>,
-    started_at: Vec<DateTime<Utc>>,
-    costs: Vec<i64>,
+pub(super) struct Charges<'a>(BTreeMap<(&'a ScopeRef, DateTime<Utc>), Charge>);
+
+#[derive(Default)]
+struct Charge {
+    cost: Usd,
+    events: i64,
 }
 
 impl<'a> Charges<'a> {
-    pub(super) fn of(entries: &[&'a Entry], committed_at: DateTime<Utc>) -> Result<Self, LedgerError> {
-        let paid = || entries.iter().filter_map(|entry| entry.event.paid().map(|cost| (&entry.event, cost)));
+    pub(super) fn of(entries: &[&'a Entry], untimed_at: DateTime<Utc>) -> Result<Self, LedgerError> {
         let mut charges = Self::default();
-        let mut places: BTreeMap<&ScopeRef, i64> =
-            paid().flat_map(|(event, _)| &event.scopes).map(|scope| (scope, 0)).collect();
-        for (position, (scope, place)) in (1..).zip(&mut places) {
-            charges.kinds.push(scope.kind());
-            charges.ids.push(scope.id());
-            *place = position;
-        }
-        for (event, cost) in paid() {
-            let (started_at, cost) = (charged_at(event, committed_at), to_picos(cost)?);
-            for position in event.scopes.iter().filter_map(|scope| places.get(scope)) {
-                charges.positions.push(*position);
-                charges.started_at.push(started_at);
-                charges.costs.push(cost);
+        for Entry { event, .. } in entries {
+            let Some(cost) = event.paid() else { continue };
+            let second = to_second(charged_at(event, untimed_at));
+            for scope in &event.scopes {
+                let charge = charges.0.entry((scope, second)).or_default();
+                let sum = charge.cost.checked_add(cost);
+                charge.cost = sum.ok_or_else(|| too_large("what a batch charges to a scope"))?;
+                charge.events += 1;
             }
         }
         Ok(charges)
     }
 
     pub(super) async fn add(&self, connection: &mut PgConnection) -> Result<(), LedgerError> {
-        if self.positions.is_empty() {
+        if self.0.is_empty() {
             return Ok(());
         }
+        let (mut kinds, mut ids): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+        let mut positions = Vec::with_capacity(self.0.len());
+        let mut last = None;
+        for (scope, _) in self.0.keys() {
+            // In the order of the map, so equal scopes are neighbours.
+            if last.replace(*scope) != Some(*scope) {
+                kinds.push(scope.kind());
+                ids.push(scope.id());
+            }
+            positions.push(count("the number of charged scopes", ids.len() as u64)?);
+        }
+        let seconds: Vec<DateTime<Utc>> = self.0.keys().map(|(_, second)| *second).collect();
+        let costs: Vec<String> = self
+            .0
+            .values()
+            .map(|charge| to_numeric("what a batch charges to a scope", charge.cost))
+            .collect::<Result<_, _>>()?;
+        let events: Vec<i64> = self.0.values().map(|charge| charge.events).collect();
         sqlx::query_file!(
             "queries/add_scope_spend.sql",
-            &self.kinds as &[&str],
-            &self.ids as &[&str],
-            &self.positions,
-            &self.started_at,
-            &self.costs,
+            &kinds as &[&str],
+            &ids as &[&str],
+            &positions,
+            &seconds,
+            &costs,
+            &events,
         )
         .execute(connection)
         .await
         .map_err(LedgerError::query("adding scope spend"))?;
         Ok(())
+    }
+}
+
+/// The second that an instant belongs to.
+fn to_second(at: DateTime<Utc>) -> DateTime<Utc> {
+    DateTime::from_timestamp(at.timestamp(), 0).unwrap_or(at)
+}
+
+fn too_large(what: &'static str) -> LedgerError {
+    LedgerError::OutOfRange {
+        what,
+        value: "a batch's sum beyond its type".to_owned(),
+        bound: "what its column holds".to_owned(),
     }
 }
 

@@ -89,7 +89,7 @@ impl Ledger {
         let wanted = Wanted::new(request_id, subject, amount, ttl, now)?;
         let mut lock_always = false;
         for _ in 0..ATTEMPTS {
-            let attempt = self.attempt(&wanted, lock_always).await?;
+            let attempt = self.place_once(&wanted, lock_always).await?;
             if let Attempt::Placed = attempt {
                 return Ok(HoldAnswer::Held(wanted.placed()));
             }
@@ -105,7 +105,7 @@ impl Ledger {
         Err(HoldError::Contended(request_id.to_owned()))
     }
 
-    async fn attempt(&self, wanted: &Wanted<'_>, lock_always: bool) -> Result<Attempt, LedgerError> {
+    async fn place_once(&self, wanted: &Wanted<'_>, lock_always: bool) -> Result<Attempt, LedgerError> {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()

@@ -112,7 +112,7 @@ async fn a_killed_session_is_transient_and_replaced() {
 async fn a_pool_in_use_is_busy_and_says_so() {
     let options = LedgerOptions {
         max_connections: 1,
-        acquire_timeout: Duration::from_millis(50),
+        acquire_timeout: Duration::from_millis(500),
         ..LedgerOptions::default()
     };
     let fixture = Fixture::with(options).await;

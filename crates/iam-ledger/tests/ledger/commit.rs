@@ -159,21 +159,3 @@ async fn an_empty_batch_is_nothing() {
     assert_eq!(fixture.commit(&[]).await, Committed::default());
     assert_eq!(fixture.number("select count(*) from flush_log").await, 0);
 }
-
-#[tokio::test]
-async fn a_value_that_the_server_refuses_is_blamed_and_nothing_of_the_batch_remains() {
-    let fixture = Fixture::new().await;
-    fixture
-        .run("insert into scope_spend values ('team', 'full', 'epoch', 999999999999999999.999999999999, 1)")
-        .await;
-    let batch = entries(&[
-        event("good", &["team/a"], Some("1")),
-        event("bad", &["team/full"], Some("0.000000000001")),
-    ]);
-    let error = fixture.try_commit(&batch).await.unwrap_err();
-    assert!(error.blames_data() && !error.is_transient(), "{error}");
-    assert_eq!(error.to_string(), "adding scope spend: numeric field overflow (SQLSTATE 22003)");
-    assert_eq!(fixture.ledger.totals().await.unwrap().settled_requests, 0);
-    // Bisected: what is not to blame can be committed.
-    assert_eq!(fixture.commit(&batch[..1]).await.new, 1);
-}

@@ -60,6 +60,68 @@ async fn overlapping_batches_of_several_committers_add_up_and_never_deadlock() {
     );
 }
 
+/// Eight flushers, of which every second meets the scopes in the opposite order, each with every batch twice, some with
+/// an entry that is refused, so that bisected batches meet whole ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn eight_flushers_with_replays_and_refusals_add_up_and_no_deadlock_is_seen() {
+    const FLUSHERS: usize = 8;
+    const EACH: usize = 150;
+    let fixture = Fixture::new().await;
+    let events: Vec<SpendEvent> = (0..FLUSHERS * EACH)
+        .map(|n| {
+            let scopes = if n % 2 == 0 { ["team/a", "team/b"] } else { ["team/b", "team/a"] };
+            let mut event = event(&format!("r-{n}"), &scopes, Some("0.0000027"));
+            event.organization_id = Some(format!("o-{}", n % 5));
+            event.model = format!("m-{}", n % 3);
+            event
+        })
+        .collect();
+    let mut all = entries(&events);
+    let bad: Vec<usize> = (0..all.len()).step_by(173).collect();
+    for &n in &bad {
+        all[n].event.status = "\0".into();
+    }
+    let mut flushers = Vec::new();
+    for flusher in 0..FLUSHERS {
+        let ledger = connect(&fixture.database, LedgerOptions::default()).await;
+        // Its own share and its neighbour's, in a direction of its own.
+        let range = flusher * EACH..((flusher + 2) * EACH).min(all.len());
+        let mut mine: Vec<Entry> = all[range].to_vec();
+        if flusher % 2 == 1 {
+            mine.reverse();
+        }
+        flushers.push(tokio::spawn(async move {
+            let mut new = 0;
+            for part in mine.chunks(60) {
+                for _ in 0..2 {
+                    let committed = ledger.commit(&batch(part)).await.unwrap();
+                    let seen = committed.new + committed.duplicates + committed.refused;
+                    assert_eq!((seen, &*committed.conflicts), (part.len() as u64, &[][..]));
+                    new += committed.new;
+                }
+            }
+            new
+        }));
+    }
+    let mut new = 0;
+    for flusher in flushers {
+        new += flusher.await.unwrap();
+    }
+    let good = (all.len() - bad.len()) as u64;
+    let sum = usd("0.0000027").checked_mul(good).unwrap();
+    let totals = fixture.ledger.totals().await.unwrap();
+    assert_eq!((new, totals.settled_requests, totals.events, totals.daily_events), (good, good, good, good));
+    assert!(totals.agree() && totals.cost_by_events == sum, "{totals:?}");
+    for team in ["team/a", "team/b"] {
+        let periods = fixture.ledger.spend_of(&scope(team)).await.unwrap();
+        assert_eq!(
+            periods.iter().map(|period| (period.spend, period.paid_events)).collect::<Vec<_>>(),
+            [(sum, good)]
+        );
+    }
+    assert_eq!(fixture.number("select count(*) from dead_letters").await, bad.len() as i64);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_committer_that_waited_for_another_sees_what_that_one_stored() {
     let fixture = Fixture::new().await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use devstack::{Database, Durability, PostgresServer};
 use iam_ledger::{
-    HoldAnswer, IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity, Pepper, RateTreeCache, Released, ReportFilter,
-    ScopeKind,
+    DeadLetterPage, HoldAnswer, IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity, Pepper, RateTreeCache, Released,
+    Replayed, ReportFilter, ScopeKind,
 };
 use rate_plan::Limits;
 use secrecy::SecretString;
@@ -81,14 +81,20 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
     let flusher = guarded.ledger("flusher").await;
     flusher.require_migrated().await.unwrap();
     guarded.owner.create(&NewIdentity::organization("o", "")).await.unwrap();
-    let entries = entries(&[event("r1", &["team/t"], Some("0.5")), event("r2", &["team/t"], Some("0.5"))]);
-    assert_eq!(flusher.commit(&batch(&entries)).await.unwrap().new, 2);
-    assert_eq!(flusher.commit(&batch(&entries)).await.unwrap().duplicates, 2);
+    let good = entries(&[event("r1", &["team/t"], Some("0.5")), event("r2", &["team/t"], Some("0.5"))]);
+    assert_eq!(flusher.commit(&batch(&good)).await.unwrap().new, 2);
+    assert_eq!(flusher.commit(&batch(&good)).await.unwrap().duplicates, 2);
     let early = commit_time() - TimeDelta::days(1);
     let old = guarded.owner.hold("old", &scope("organization/o"), usd("1"), TTL, early).await.unwrap();
     assert!(matches!(old, HoldAnswer::Held(_)));
     assert_eq!(flusher.expire_holds(commit_time(), 10).await.unwrap(), 1);
     assert_eq!(flusher.usage_by_day(&everything()).await.unwrap().len(), 1);
+    let mut bad = entries(&[event("r3", &["team/t"], Some("0.5"))]);
+    bad[0].event.status = "\0".into();
+    assert_eq!(flusher.commit(&batch(&bad)).await.unwrap().refused, 1);
+    let letters = flusher.dead_letters(DeadLetterPage::default()).await.unwrap();
+    let replayed = flusher.replay(letters[0].id, commit_time()).await.unwrap();
+    assert!(matches!(replayed, Replayed::Settled { .. }), "{replayed:?}");
     let findings = flusher.doctor().await;
     assert!(findings.iter().all(|finding| !finding.what.contains("is not known")), "{findings:#?}");
     guarded
@@ -108,6 +114,9 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
                 "update organizations set budget_usd = 1",
                 "create table mine ()",
                 "drop table flush_log",
+                "delete from dead_letters",
+                "update dead_letters set raw = ''",
+                "update dead_letters set kind = 'refused'",
                 "update _sqlx_migrations set success = false",
             ],
         )
@@ -167,10 +176,11 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
     guarded
         .denied(
             "gateway",
-            &["select * from usage_events", "select * from settled_requests", "select * from usage_by_day"],
+            &["select * from usage_events", "select * from settled_requests", "select * from usage_by_day", "select * from dead_letters"],
         )
         .await;
     guarded.denied("auditor", &["update holds set amount_usd = 1", "delete from hold_reservations"]).await;
+    assert_eq!(auditor.dead_letters(DeadLetterPage::default()).await.unwrap(), []);
     guarded.denied("auditor", &writes).await;
 }
 

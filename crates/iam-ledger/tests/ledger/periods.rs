@@ -1,10 +1,10 @@
 //! Which day and which budget period an event belongs to.
 
 use chrono::NaiveDate;
-use iam_ledger::{Budget, BudgetPeriod, NewIdentity};
+use iam_ledger::{Batch, Budget, BudgetPeriod, DeadLetterPage, NewIdentity, Replayed};
 use spend_queue::SpendEvent;
 
-use crate::support::{Fixture, at, commit_time, entries, event, scope};
+use crate::support::{Fixture, at, batch, commit_time, entries, entries_at, event, scope};
 
 fn started(id: &str, scopes: &[&str], start: &str) -> SpendEvent {
     SpendEvent { started_at: Some(at(start)), ..event(id, scopes, Some("1")) }
@@ -98,6 +98,92 @@ async fn an_event_without_a_start_counts_by_its_end_and_without_both_by_the_comm
     assert_eq!(
         fixture.text("select string_agg(day::text, ' ' order by day) from usage_daily").await,
         "2026-02-01 2026-03-05"
+    );
+}
+
+#[tokio::test]
+async fn the_last_microsecond_of_a_period_that_is_flushed_the_next_day_stays_in_it() {
+    let fixture = Fixture::new().await;
+    organization(&fixture, "day", BudgetPeriod::Daily, "UTC").await;
+    organization(&fixture, "month", BudgetPeriod::Monthly, "UTC").await;
+    let both = ["organization/day", "organization/month"];
+    let edges = [
+        ("2026-01-31", "2026-02-01"),
+        ("2026-02-28", "2026-03-01"),
+        ("2028-02-28", "2028-02-29"),
+        ("2028-02-29", "2028-03-01"),
+        ("2026-12-31", "2027-01-01"),
+    ];
+    for (n, (last, first)) in edges.iter().enumerate() {
+        let events = [
+            started(&format!("last-{n}"), &both, &format!("{last}T23:59:59.999999Z")),
+            started(&format!("first-{n}"), &both, &format!("{first}T00:00:00Z")),
+        ];
+        // Both in one batch, on the later day.
+        let flushed = at(&format!("{first}T08:00:00Z"));
+        let entries = entries_at(&events, flushed);
+        let batch = Batch { committed_at: flushed, ..batch(&entries) };
+        assert_eq!(fixture.ledger.commit(&batch).await.unwrap().new, 2, "{last}");
+    }
+    let start = |day: &str| format!("{day}T00:00:00+00:00");
+    let mut days: Vec<_> = edges.iter().flat_map(|(last, first)| [start(last), start(first)]).collect();
+    days.sort();
+    let days: Vec<(String, u64)> =
+        days.chunk_by(|one, other| one == other).map(|same| (same[0].clone(), same.len() as u64)).collect();
+    assert_eq!(periods(&fixture, "day").await, days);
+    let months = ["2026-01", "2026-02", "2026-03", "2026-12", "2027-01", "2028-02", "2028-03"];
+    let counts = [1, 2, 1, 1, 1, 3, 1];
+    let months: Vec<_> =
+        months.iter().zip(counts).map(|(month, count)| (start(&format!("{month}-01")), count)).collect();
+    assert_eq!(periods(&fixture, "month").await, months);
+    let of_days = "select string_agg(day || ' ' || events, ', ' order by day) from usage_daily where day >= '2028-01-01'";
+    assert_eq!(fixture.text(of_days).await, "2028-02-28 1, 2028-02-29 2, 2028-03-01 1");
+}
+
+#[tokio::test]
+async fn a_late_event_of_a_past_period_never_touches_the_new_one() {
+    let fixture = Fixture::new().await;
+    organization(&fixture, "o", BudgetPeriod::Monthly, "America/New_York").await;
+    fixture.commit(&entries(&[started("new", &["organization/o"], "2026-03-01T05:00:00Z")])).await;
+    let new = ("2026-03-01T05:00:00+00:00".to_owned(), 1);
+    assert_eq!(periods(&fixture, "o").await, [new.clone()]);
+    // In a batch with one of the new period, in a bisected batch, and by a letter that is replayed.
+    fixture.commit(&entries(&[started("late-1", &["organization/o"], "2026-03-01T04:59:59.999999Z")])).await;
+    let mut bisected = entries(&[
+        started("late-2", &["organization/o"], "2026-02-10T00:00:00Z"),
+        started("late-3", &["organization/o"], "2026-02-11T00:00:00Z"),
+    ]);
+    bisected[1].event.status = "\0".into();
+    assert_eq!(fixture.commit(&bisected).await.refused, 1);
+    let letters = fixture.ledger.dead_letters(DeadLetterPage::default()).await.unwrap();
+    let replayed = fixture.ledger.replay(letters[0].id, at("2026-05-01T00:00:00Z")).await.unwrap();
+    assert!(matches!(replayed, Replayed::Settled { .. }), "{replayed:?}");
+    assert_eq!(periods(&fixture, "o").await, [("2026-02-01T05:00:00+00:00".to_owned(), 3), new]);
+}
+
+#[tokio::test]
+async fn two_events_of_one_second_on_both_sides_of_a_period_never_share_a_charge() {
+    let fixture = Fixture::new().await;
+    // Offsets of more than minutes: local mean time, and a zone of one's own.
+    organization(&fixture, "lmt", BudgetPeriod::Daily, "Africa/Monrovia").await;
+    organization(&fixture, "own", BudgetPeriod::Daily, "<OWN>-01:02:03").await;
+    let both = ["organization/lmt", "organization/own"];
+    fixture
+        .commit(&entries(&[
+            started("r-1", &both, "1970-06-01T00:44:29.999999Z"),
+            started("r-2", &both, "1970-06-01T00:44:30Z"),
+            started("r-3", &both, "1970-06-01T22:57:56.999999Z"),
+            started("r-4", &both, "1970-06-01T22:57:57Z"),
+        ]))
+        .await;
+    let start = |text: &str, count: u64| (text.to_owned(), count);
+    assert_eq!(
+        periods(&fixture, "lmt").await,
+        [start("1970-05-31T00:44:30+00:00", 1), start("1970-06-01T00:44:30+00:00", 3)]
+    );
+    assert_eq!(
+        periods(&fixture, "own").await,
+        [start("1970-05-31T22:57:57+00:00", 3), start("1970-06-01T22:57:57+00:00", 1)]
     );
 }
 

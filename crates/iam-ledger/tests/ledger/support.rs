@@ -5,7 +5,7 @@ use devstack::TestDatabase;
 use iam_ledger::{Batch, Committed, Keyring, Ledger, LedgerError, LedgerOptions, Pepper};
 use secrecy::SecretString;
 use spend_queue::{Chain, Entry, ScopeRef, Shard, ShardCount, SpendEvent, Usd};
-use sqlx::postgres::PgPool;
+use sqlx::postgres::{PgArguments, PgPool};
 
 /// What most tests need. The database is dropped with it.
 pub(crate) struct Fixture {
@@ -34,8 +34,11 @@ impl Fixture {
 
     pub(crate) async fn with(options: LedgerOptions) -> Self {
         let database = database();
+        // The limits of a test are for what it does, not for the migrations before it.
+        let owner = connect(&database, LedgerOptions::default()).await;
+        owner.migrate().await.unwrap();
+        owner.close().await;
         let ledger = connect(&database, options).await;
-        ledger.migrate().await.unwrap();
         let sql = PgPool::connect(database.url()).await.unwrap();
         Self { ledger, sql, database }
     }
@@ -110,13 +113,76 @@ pub(crate) fn event(id: &str, scopes: &[&str], cost: Option<&str>) -> SpendEvent
 
 /// Consecutive entries with these events, as a queue would hold them.
 pub(crate) fn entries(events: &[SpendEvent]) -> Vec<Entry> {
+    entries_at(events, commit_time())
+}
+
+/// The same, enqueued at another time.
+pub(crate) fn entries_at(events: &[SpendEvent], now: DateTime<Utc>) -> Vec<Entry> {
     let mut chain = Chain::GENESIS;
     (1..)
         .zip(events)
         .map(|(seq, event)| {
-            let encoded = event.encode(commit_time()).unwrap();
+            let encoded = event.encode(now).unwrap();
             chain = encoded.chain_after(chain, seq);
             Entry::decode(encoded.entry(seq, chain).into_bytes()).unwrap()
         })
         .collect()
+}
+
+/// A plan of the server, to be asserted about.
+pub(crate) struct Plan {
+    query: &'static str,
+    whole: serde_json::Value,
+}
+
+impl Plan {
+    /// The plan of a query file for these arguments, whose values the planner knows.
+    pub(crate) async fn of(sql: &PgPool, query: &'static str, arguments: PgArguments) -> Self {
+        let explain = sqlx::AssertSqlSafe(format!("explain (format json)\n{query}"));
+        let whole = sqlx::query_scalar_with(explain, arguments).fetch_one(sql).await.unwrap();
+        Self { query, whole }
+    }
+
+    /// Asserts that rows are found by this index: by a scan of it, or because it decides what conflicts.
+    pub(crate) fn uses(&self, index: &str) -> &Self {
+        assert!(
+            self.values("Index Name")
+                .chain(self.values("Conflict Arbiter Indexes"))
+                .any(|name| name == index),
+            "{index} is not used\n{self}"
+        );
+        self
+    }
+
+    /// Asserts that none of these tables is read from end to end, nor a partition of one.
+    pub(crate) fn never_reads_all_of(&self, tables: &[&str]) -> &Self {
+        for node in self.nodes().filter(|node| node["Node Type"] == "Seq Scan") {
+            let name = node["Relation Name"].as_str().unwrap();
+            assert!(!tables.iter().any(|table| name.starts_with(table)), "all of {name} is read\n{self}");
+        }
+        self
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &serde_json::Value> {
+        let mut open = vec![&self.whole[0]["Plan"]];
+        std::iter::from_fn(move || {
+            let node = open.pop()?;
+            open.extend(node["Plans"].as_array().into_iter().flatten());
+            Some(node)
+        })
+    }
+
+    /// What the nodes say under this name; lists are taken apart.
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.nodes().flat_map(move |node| match &node[name] {
+            serde_json::Value::Array(list) => list.iter().filter_map(serde_json::Value::as_str).collect(),
+            one => one.as_str().into_iter().collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n{:#}", self.query, self.whole)
+    }
 }

@@ -1,7 +1,5 @@
 //! What a strict read costs the server, by how much is queued.
 
-use std::future::Future;
-
 use anyhow::{Result, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
 use live_redis::LiveRedis;
@@ -89,17 +87,15 @@ async fn time(server: &Server, calls: usize, read: Read, hour: DateTime<Utc>) ->
     Ok(measured.micros)
 }
 
-fn call(redis: LiveRedis, read: Read, hour: DateTime<Utc>) -> impl Future<Output = Result<()>> + Send {
-    async move {
-        match read {
-            Read::Pending => redis.pending(&ScopeRef::new("organization", organization(0))?).await?,
-            Read::Key => redis.pending_key("key-000000").await?,
-            Read::Since(millis) => {
-                redis.pending_since(&organization(0), hour + TimeDelta::milliseconds(millis)).await?
-            }
-        };
-        Ok(())
-    }
+async fn call(redis: LiveRedis, read: Read, hour: DateTime<Utc>) -> Result<()> {
+    match read {
+        Read::Pending => redis.pending(&ScopeRef::new("organization", organization(0))?).await?,
+        Read::Key => redis.pending_key("key-000000").await?,
+        Read::Since(millis) => {
+            redis.pending_since(&organization(0), hour + TimeDelta::milliseconds(millis)).await?
+        }
+    };
+    Ok(())
 }
 
 /// How many places of the index lie before the instant.

@@ -2,10 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redis::cluster_async::ClusterConnection;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, ServerErrorKind, Value};
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
 use super::Dialer;
 
@@ -100,15 +104,76 @@ impl Link {
         }
         let link = Arc::clone(self);
         tokio::spawn(async move {
-            match link.dialer.dial().await {
-                Ok(connection) => {
-                    metrics::counter!("tollgate_redis_reconnects_total").increment(1);
-                    *link.current.write().unwrap_or_else(PoisonError::into_inner) = (number + 1, connection);
-                }
-                // The next call that fails asks again.
-                Err(error) => tracing::warn!(%error, "no way to the primary yet"),
+            link.replace(number).await;
+            link.mending.store(false, Ordering::Release);
+        });
+    }
+
+    /// Dials anew in place of the connection with this number.
+    async fn replace(&self, number: u64) {
+        match self.dialer.dial().await {
+            Ok(connection) => {
+                metrics::counter!("tollgate_redis_reconnects_total").increment(1);
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = (number + 1, connection);
+            }
+            // The next call that fails asks again.
+            Err(error) => tracing::warn!(%error, "no way to the primary yet"),
+        }
+    }
+
+    /// Watches over a call on the connection with this number; `patience` is how long it may stay without an answer.
+    pub(crate) fn awaits(self: &Arc<Self>, number: u64, patience: Duration) -> Awaited<'_> {
+        Awaited { link: self, number, since: Instant::now(), patience, answered: false }
+    }
+
+    /// A call was not answered. A server that is slow answers later; one that has vanished without closing its connections
+    /// never does, and the kernel may take a quarter of an hour to notice. So a task asks for one more answer, and dials
+    /// anew when that does not come either; calls go on with the old connection meanwhile.
+    fn silent(self: &Arc<Self>, number: u64, patience: Duration) {
+        let (current, HotConnection::Single(mut connection)) = self.current() else {
+            // A ping goes to any node of a cluster, so it would prove nothing about the one that is silent.
+            return;
+        };
+        let Ok(runtime) = Handle::try_current() else { return };
+        if current != number || self.mending.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let link = Arc::clone(self);
+        runtime.spawn(async move {
+            let ping = redis::cmd("PING");
+            let answered = match timeout(patience, ping.query_async::<Value>(&mut connection)).await {
+                Ok(answer) => !answer.is_err_and(|error| error.is_timeout()),
+                Err(_) => false,
+            };
+            if !answered {
+                link.replace(number).await;
             }
             link.mending.store(false, Ordering::Release);
         });
+    }
+}
+
+/// A call that is under way. Whoever ends the wait for it, a caller's own deadline included, tells the link if it was long and
+/// in vain.
+pub(crate) struct Awaited<'a> {
+    link: &'a Arc<Link>,
+    number: u64,
+    since: Instant,
+    patience: Duration,
+    answered: bool,
+}
+
+impl Awaited<'_> {
+    /// Takes in what came: an answer, or an error that says something else than silence.
+    pub(crate) fn came<T>(mut self, answer: &Result<T, RedisError>) {
+        self.answered = !answer.as_ref().is_err_and(RedisError::is_timeout);
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if !self.answered && self.since.elapsed() >= self.patience {
+            self.link.silent(self.number, self.patience);
+        }
     }
 }

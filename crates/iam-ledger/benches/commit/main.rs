@@ -1,0 +1,26 @@
+//! Ways to commit a batch: row by row, arrays through UNNEST, binary COPY, and the same work in bare SQL by `psql`, their
+//! rounds alternating on one durable server.
+//!
+//! `cargo xtask bench commit` runs it; `docs/decisions/0009-rows-travel-by-binary-copy.md` explains the figures.
+
+mod machine;
+mod production;
+mod program;
+mod psql;
+mod row_by_row;
+mod staging;
+mod sums;
+mod unnest;
+mod ways;
+mod work;
+
+// The report of all benches of the workspace.
+#[allow(dead_code, reason = "each bench uses its own part")]
+#[path = "../../../live-redis/benches/common/report.rs"]
+mod report;
+#[path = "../../../live-redis/benches/common/table.rs"]
+mod table;
+
+fn main() -> anyhow::Result<()> {
+    program::run()
+}
