@@ -9,7 +9,7 @@
 //!   a lock conflict, or a COMMIT without an answer: the whole again, a few times
 //! ```
 
-mod binary_copy;
+mod binary_row;
 mod bisect;
 mod claim;
 mod events;

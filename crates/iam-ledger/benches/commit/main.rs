@@ -1,13 +1,15 @@
-//! Ways to commit a batch: row by row, arrays through UNNEST, binary COPY, and the same work in bare SQL by `psql`, their
-//! rounds alternating on one durable server.
+//! Ways to commit a batch: row by row, one array a column, one array of rows, binary COPY, and the same work in bare SQL by
+//! `psql`, their rounds alternating on one durable server.
 //!
 //! `cargo xtask bench commit` runs it; `docs/decisions/0009-rows-travel-by-binary-copy.md` explains the figures.
 
+mod copy;
 mod machine;
 mod production;
 mod program;
 mod psql;
 mod row_by_row;
+mod rows;
 mod staging;
 mod sums;
 mod unnest;

@@ -1,13 +1,15 @@
 //! The frame of the bench: options, the server, the report's two forms.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use devstack::PostgresServer;
+use url::Url;
 
-use crate::report::Report;
-use crate::{machine, table, ways};
+use crate::report::{Report, Section};
+use crate::ways::Ways;
+use crate::{machine, table};
 
 /// The flag without which nothing is measured: `cargo test --all-targets` and a bare `cargo bench` run this too.
 const MEASURE: &str = "--measure";
@@ -60,13 +62,24 @@ pub(crate) fn run() -> Result<()> {
     let server = PostgresServer::builder()
         .setting("max_wal_size", "8GB")
         .setting("checkpoint_timeout", "30min")
+        // In its data folder.
+        .setting("unix_socket_directories", ".")
         .start()
         .context("the bench needs a PostgreSQL server of its own")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let report = runtime.block_on(async {
-        let described = machine::describe(server.url()).await?;
-        let report = Report::new("commit", described);
-        Box::pin(ways::measure(&server, effort, report)).await
+        let mut report = Report::new("commit", machine::describe(server.url()).await?);
+        let tcp = Box::pin(Ways::new(&server, |url| Ok(url.to_owned()))).await?;
+        for section in Box::pin(measure(tcp, &TCP, effort)).await? {
+            report.add(section);
+        }
+        if let Some(folder) = server.folder() {
+            let local = Box::pin(Ways::new(&server, |url| by_socket(url, folder))).await?;
+            for section in Box::pin(measure(local, &LOCAL, effort)).await? {
+                report.add(section);
+            }
+        }
+        anyhow::Ok(report)
     })?;
     print!("{}", table::of(&report));
     if let Some(file) = cli.json {
@@ -74,4 +87,29 @@ pub(crate) fn run() -> Result<()> {
         std::fs::write(&file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
     }
     Ok(())
+}
+
+/// Size, title and conditions of each section.
+type Sections = [(usize, &'static str, &'static str)];
+
+const HOW: &str = "events a second, one connection, four scopes an event, fsync on";
+const TCP: [(usize, &str, &str); 3] = [
+    (100, "Batches of 100, TCP", HOW),
+    (1_000, "Batches of 1,000, TCP", HOW),
+    (5_000, "Batches of 5,000, TCP", HOW),
+];
+/// What the socket's own delays leave out.
+const LOCAL: [(usize, &str, &str); 2] =
+    [(100, "Batches of 100, Unix socket", HOW), (1_000, "Batches of 1,000, Unix socket", HOW)];
+
+async fn measure(mut ways: Ways, sections: &Sections, effort: Effort) -> Result<Vec<Section>> {
+    ways.measure(sections, effort).await
+}
+
+/// The same database by the server's Unix socket.
+fn by_socket(url: &str, folder: &Path) -> Result<String> {
+    let mut url = Url::parse(url)?;
+    let socket = folder.join("data");
+    url.query_pairs_mut().append_pair("host", &socket.to_string_lossy());
+    Ok(url.into())
 }

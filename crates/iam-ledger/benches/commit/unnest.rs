@@ -11,7 +11,7 @@ use crate::sums::{add_daily, add_scopes};
 use crate::work::Work;
 
 const CLAIM: &str = include_str!("../../queries/claim_requests.sql");
-const EVENTS: &str = include_str!("insert_events.sql");
+const EVENTS: &str = include_str!("unnest_events.sql");
 const LOG: &str = include_str!("../../queries/log_flush.sql");
 /// Between the scopes of one event. It is a control character, which no scope can contain.
 const SCOPE_SEPARATOR: &str = "\u{1f}";

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::Committed;
 use super::claim::Claims;
-use super::events::{copy_events, to_micros};
+use super::events::{insert_events, to_micros};
 use super::rollup::{Charges, DailySums};
 use crate::LedgerError;
 
@@ -77,7 +77,7 @@ pub(crate) async fn settle<'a>(
     let fresh = verdict.fresh;
     if !fresh.is_empty() {
         // All that follows from a request being settled, in the order in which every committer takes its locks.
-        copy_events(connection, &fresh, times).await?;
+        insert_events(connection, &fresh, times).await?;
         DailySums::of(&fresh, times.untimed_at)?.add(connection).await?;
         Charges::of(&fresh, times.untimed_at)?.add(connection).await?;
         crate::hold::settle(connection, &fresh, times.settled_at).await?;

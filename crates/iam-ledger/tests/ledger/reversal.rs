@@ -19,7 +19,7 @@ const SCHEMA: &str = "\
                       a.attnotnull, pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum)) \
         from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
         left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum \
-        where relnamespace in (table ours) and c.relkind in ('r', 'p', 'v') \
+        where relnamespace in (table ours) and c.relkind in ('r', 'p', 'v', 'c') \
         union all \
         select format('constraint %s %s %s', conrelid::regclass, conname, pg_get_constraintdef(oid)) \
         from pg_constraint where connamespace in (table ours) \

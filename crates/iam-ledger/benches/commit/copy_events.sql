@@ -1,5 +1,4 @@
--- Stores the events of freshly claimed requests, from rows in PostgreSQL's binary format: no text to parse, no array to
--- take apart, and the server writes whole pages at a time. Types and order are those of `commit/events.rs`.
+-- Stores the events of freshly claimed requests, from rows in the binary format of COPY.
 copy usage_events (
     request_id, started_at, reported_start, ended_at, settled_at, organization_id, team_id, project_id, user_id, key_id,
     scopes, provider, model, call_type, status, prompt_tokens, completion_tokens, cached_tokens, cost_usd,

@@ -1,5 +1,36 @@
--- What could not be settled, kept whole, so that one entry never stops the others and no bill is lost.
+-- What a commit takes, and what becomes of that which it cannot settle.
 
+-- The form in which a batch's events arrive: an array of these is one parameter, in the binary form of each type. A type of its
+-- own and not the table's, so that a new column of the table does not change what older programs may send.
+create type settled_event as (
+    request_id text,
+    started_at timestamptz,
+    reported_start timestamptz,
+    ended_at timestamptz,
+    settled_at timestamptz,
+    organization_id text,
+    team_id text,
+    project_id text,
+    user_id text,
+    key_id text,
+    scopes text[],
+    provider text,
+    model text,
+    call_type text,
+    status text,
+    prompt_tokens bigint,
+    completion_tokens bigint,
+    cached_tokens bigint,
+    cost_usd numeric,
+    time_to_first_token_ms bigint,
+    session_id text,
+    cache_hit boolean,
+    metadata jsonb,
+    extra jsonb
+);
+comment on type settled_event is 'A row for usage_events as a commit sends it; each field means what the column of its name does.';
+
+-- What could not be settled is kept whole, so that one entry never stops the others and no bill is lost.
 -- The digest makes the same entry in a batch that is run again one letter; both kinds may be recorded of one entry.
 create table dead_letters (
     id bigint generated always as identity constraint dead_letters_pkey primary key,
