@@ -54,7 +54,9 @@ pub(crate) async fn audit(options: AuditOptions) -> Result<bool> {
     ledger.require_migrated().await?;
     let mut report = Report { exact: false, pending_entries: 0, differences: Vec::new() };
     for shard in redis.sources() {
-        compare_shard(&redis, &ledger, shard, &mut report).await.with_context(|| format!("auditing shard {shard}"))?;
+        compare_shard(&redis, &ledger, shard, &mut report)
+            .await
+            .with_context(|| format!("auditing shard {shard}"))?;
     }
     report.differences.extend(of_ledger(&ledger.audit(SHOWN).await?));
     report.exact = report.differences.is_empty();
@@ -78,7 +80,11 @@ async fn compare_shard(redis: &LiveRedis, ledger: &Ledger, shard: Shard, report:
         report.differences.push(Difference { check, shard: Some(shard.to_string()), what, means });
     };
     if let Some(Stop::Corrupt { position: 0, error, .. }) = &status.head.stop {
-        differ("queue.head", format!("the head is no entry: {error}"), "another hand wrote to the queue, or an entry was cut");
+        differ(
+            "queue.head",
+            format!("the head is no entry: {error}"),
+            "another hand wrote to the queue, or an entry was cut",
+        );
     }
     if status.index() == Index::Doubtful {
         let doubt = status.doubt.as_deref().unwrap_or("length, head or tail is not as recorded");
@@ -141,7 +147,11 @@ fn continuity(
     }
     if head > settled_after + 1 {
         return Some((
-            format!("numbers {} to {} left the queue and are not in the flush log", settled_after + 1, head - 1),
+            format!(
+                "numbers {} to {} left the queue and are not in the flush log",
+                settled_after + 1,
+                head - 1
+            ),
             "entries were taken off by another hand, or moved aside: compare the quarantine",
         ));
     }
@@ -178,15 +188,22 @@ fn of_ledger(audit: &LedgerAudit) -> Vec<Difference> {
         differ("ledger.days", None, what, manual);
     }
     for scope in &audit.scopes {
-        let what = format!("{}: events charge {} USD, {} USD is settled", scope.scope, scope.charged, scope.settled);
+        let what =
+            format!("{}: events charge {} USD, {} USD is settled", scope.scope, scope.charged, scope.settled);
         differ("ledger.scopes", None, what, manual);
     }
     for broken in &audit.breaks {
-        let (shard, range) = (Some(broken.shard.to_string()), format!("{} to {}", broken.first_seq, broken.last_seq));
+        let (shard, range) =
+            (Some(broken.shard.to_string()), format!("{} to {}", broken.first_seq, broken.last_seq));
         if broken.fork {
             let means = "Redis was rewound (a fail-over, a restart without its data) and gave out numbers again; every request id \
                          still counts once";
-            differ("flush_log.fork", shard, format!("two different entries have number {}", broken.last_seq), means);
+            differ(
+                "flush_log.fork",
+                shard,
+                format!("two different entries have number {}", broken.last_seq),
+                means,
+            );
         } else {
             let means = "entries left the queue without being settled: another hand, or the quarantine";
             differ("flush_log.gap", shard, format!("no batch has the numbers {range}"), means);
@@ -227,9 +244,13 @@ mod tests {
 
     #[test]
     fn the_queue_may_be_behind_the_log_and_ahead_of_what_the_log_was_but_not_beyond_it() {
-        for (before, after, head, next) in
-            [(None, None, 1, 1), (None, None, 1, 9), (at(5), at(5), 6, 6), (at(5), at(5), 3, 8), (at(5), at(8), 8, 9)]
-        {
+        for (before, after, head, next) in [
+            (None, None, 1, 1),
+            (None, None, 1, 9),
+            (at(5), at(5), 6, 6),
+            (at(5), at(5), 3, 8),
+            (at(5), at(8), 8, 9),
+        ] {
             assert_eq!(continuity(before, after, head, next, &empty()), None, "{before:?} {head} {next}");
         }
         let said = |before, after, head, next| continuity(before, after, head, next, &empty()).unwrap().0;

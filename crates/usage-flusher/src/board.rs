@@ -163,7 +163,11 @@ impl Notices {
         for (name, shard) in &self.shards {
             let age = shard.oldest.and_then(|oldest| (now - oldest).to_std().ok()).unwrap_or_default();
             if shard.entries > 0 {
-                remarks.push(format!("shard {name}: {} entries wait, the oldest for {} s", shard.entries, age.as_secs()));
+                remarks.push(format!(
+                    "shard {name}: {} entries wait, the oldest for {} s",
+                    shard.entries,
+                    age.as_secs()
+                ));
             }
             if let (Some(error), true) = (&shard.error, shard.needs_operator) {
                 remarks.push(format!("shard {name} needs an operator: {error}"));

@@ -2,12 +2,18 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use iam_ledger::{Batch, Committed, Ledger, LedgerError};
 use spend_queue::{Entry, Shard};
 use thiserror::Error;
 use tokio::task::JoinError;
+use tokio::time::timeout;
+
+/// How long a commit may take, retries included. Far above what a healthy server needs for the largest batch: it is there for
+/// a connection whose other end has vanished without closing it, on which no answer ever comes.
+const COMMIT_WITHIN: Duration = Duration::from_secs(60);
 
 /// What is to be committed together: entries of one shard, in the order of the queue. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -55,7 +61,8 @@ impl SpendLedger for Ledger {
 }
 
 /// A ledger whose commits run in a task of their own: dropping the caller's future never cancels a transaction half-way, and
-/// never leaves a connection in doubt. Needs a tokio runtime.
+/// never leaves a connection in doubt. One that takes longer than a minute is abandoned, so that a server that has vanished
+/// does not stop a shard for ever. Needs a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct Uncancelled<L>(pub L);
 
@@ -65,6 +72,9 @@ pub enum UncancelledError<E: std::error::Error + 'static> {
     /// The ledger did not commit, or its answer was lost.
     #[error("{0}")]
     Ledger(#[source] E),
+    /// There was no answer in time; whether the batch is committed is unknown. Running it again is safe.
+    #[error("no answer within {0:?}; the batch may be committed")]
+    Silent(Duration),
     /// The task died; whether it had committed is unknown. Running the batch again is safe.
     #[error("the commit's task died: {0}")]
     Task(#[source] JoinError),
@@ -75,14 +85,17 @@ impl<L: SpendLedger> SpendLedger for Uncancelled<L> {
 
     async fn commit(&self, settlement: Settlement) -> Result<Committed, Self::Error> {
         let ledger = self.0.clone();
-        let task = tokio::spawn(async move { ledger.commit(settlement).await });
-        task.await.map_err(UncancelledError::Task)?.map_err(UncancelledError::Ledger)
+        let task = tokio::spawn(async move { timeout(COMMIT_WITHIN, ledger.commit(settlement)).await });
+        match task.await.map_err(UncancelledError::Task)? {
+            Ok(committed) => committed.map_err(UncancelledError::Ledger),
+            Err(_) => Err(UncancelledError::Silent(COMMIT_WITHIN)),
+        }
     }
 
     fn is_transient(error: &Self::Error) -> bool {
         match error {
             UncancelledError::Ledger(error) => L::is_transient(error),
-            UncancelledError::Task(_) => true,
+            UncancelledError::Silent(_) | UncancelledError::Task(_) => true,
         }
     }
 }

@@ -13,10 +13,10 @@ mod worker;
 
 pub use board::{Board, Contact, Notices, ShardNotice};
 pub use flusher::{FlushError, Flushed, Flusher};
-pub use ledger::{Settlement, SpendLedger, Uncancelled, UncancelledError};
 pub use http::{Endpoints, HttpError};
+pub use ledger::{Settlement, SpendLedger, Uncancelled, UncancelledError};
 pub use observed::Observed;
-pub use ownership::{Alone, Ownership};
+pub use ownership::{Alone, Ownership, SessionLocks};
 pub use pace::{Pace, PaceError, PaceLimits};
 pub use sampler::sample;
 pub use service::Service;

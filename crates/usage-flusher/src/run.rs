@@ -9,13 +9,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use usage_flusher::{Board, Endpoints, Flusher, Observed, Pace, PaceLimits, Service, Uncancelled, sample};
+use usage_flusher::{
+    Board, Endpoints, Flusher, Observed, Pace, PaceLimits, Service, SessionLocks, Uncancelled, sample,
+};
 
 use crate::cli::{DatabaseOptions, RunOptions};
 
 /// The server ends the session that holds this process's shards when it is silent for so long: the time after which a
 /// suspended flusher's shards are taken over. A living one is heard every second.
 const LOCK_SILENCE: Duration = Duration::from_secs(10);
+
+/// The server ends a transaction whose flusher is silent for so long: until then it keeps its request ids from whoever takes its
+/// shards over. The statements of a commit follow each other within milliseconds.
+const TRANSACTION_SILENCE: Duration = Duration::from_secs(10);
 
 /// Flushes until SIGTERM or SIGINT.
 pub(crate) async fn run(options: RunOptions) -> Result<()> {
@@ -26,7 +32,9 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         idle: options.idle_ms,
     })?;
     let mut stop_signal = StopSignal::new()?;
-    let ledger = Ledger::connect(&options.database.database_url, LedgerOptions::default()).await?;
+    let settings =
+        LedgerOptions { idle_in_transaction_timeout: TRANSACTION_SILENCE, ..LedgerOptions::default() };
+    let ledger = Ledger::connect(&options.database.database_url, settings).await?;
     ledger.require_migrated().await?;
     let redis = options.redis.open().await?;
 
@@ -36,7 +44,8 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
     let endpoints = serve(&options, &board, stopped.clone()).await?;
     let flusher = Flusher::new(Observed(redis.clone()), Observed(Uncancelled(ledger.clone())));
     let service = Service::new(flusher, &pace, options.in_flight.into(), board.clone());
-    let locks = ledger.shard_locks(&redis.options().prefix.to_string(), LOCK_SILENCE);
+    let (of, prefix) = (ledger.clone(), redis.options().prefix.to_string());
+    let locks = SessionLocks::new(move || of.shard_locks(&prefix, LOCK_SILENCE));
     let sampling = tokio::spawn(sample(redis.clone(), ledger.clone(), board.clone(), stopped.clone()));
     let mut flushing = tokio::spawn(service.run(locks, stopped));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "flusher started");

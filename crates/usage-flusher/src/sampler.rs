@@ -59,7 +59,8 @@ async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), L
     let doubtful = if seen.index == Index::Doubtful { 1.0 } else { 0.0 };
     gauge!("tollgate_queue_entries", "shard" => name.clone()).set(float(seen.backlog.entries));
     gauge!("tollgate_queue_bytes", "shard" => name.clone()).set(float(seen.bytes));
-    gauge!("tollgate_queue_oldest_age_seconds", "shard" => name.clone()).set(seen.backlog.age(now).as_secs_f64());
+    gauge!("tollgate_queue_oldest_age_seconds", "shard" => name.clone())
+        .set(seen.backlog.age(now).as_secs_f64());
     gauge!("tollgate_queue_index_doubtful", "shard" => name.clone()).set(doubtful);
     gauge!("tollgate_queue_quarantined", "shard" => name).set(float(seen.quarantined));
     Ok(())

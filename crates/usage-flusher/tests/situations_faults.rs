@@ -17,9 +17,14 @@ use support::{Stack, binary, event, shard, team, terminate};
 
 /// Reads the log until a line has this message; what follows it stays unread.
 fn wait_for(child: &mut Child, message: &str) {
-    let log = BufReader::new(child.stderr.as_mut().unwrap()).lines();
-    let found = log.map_while(Result::ok).any(|line| line.contains(message));
-    assert!(found, "no {message:?}");
+    let mut seen = Vec::new();
+    for line in BufReader::new(child.stderr.as_mut().unwrap()).lines().map_while(Result::ok) {
+        if line.contains(message) {
+            return;
+        }
+        seen.push(line);
+    }
+    panic!("no {message:?} in {seen:#?}");
 }
 
 async fn drained(hot: &LiveRedis) {
@@ -41,7 +46,7 @@ async fn a_flusher_killed_while_its_commits_fail_leaves_every_entry_at_the_head(
     stack.database.execute("break commits", "ALTER TABLE usage_events RENAME TO away").unwrap();
     for _ in 0..3 {
         let mut flusher = stack.flusher().args(["--batch-max", "100"]).spawn().unwrap();
-        wait_for(&mut flusher, "it is tried again");
+        wait_for(&mut flusher, "step failed");
         flusher.kill().unwrap();
         flusher.wait().unwrap();
         let after = head(300).await.unwrap();
@@ -76,7 +81,7 @@ async fn a_flusher_does_not_grow_while_the_database_is_away() {
     assert!(binary().arg("migrate").env("TOLLGATE_DATABASE_URL", &url).status().unwrap().success());
     let redis = devstack::redis().unwrap().test();
     let mut flusher = binary()
-        .args(["run", "--log-format", "json", "--idle-ms", "20"])
+        .args(["run", "--log-format", "json", "--linger-ms", "5", "--idle-ms", "20"])
         .env("TOLLGATE_DATABASE_URL", &url)
         .env("TOLLGATE_REDIS_URL", redis.url())
         .env("TOLLGATE_PREFIX", redis.prefix())

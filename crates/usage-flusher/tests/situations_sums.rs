@@ -52,7 +52,8 @@ async fn six_readers_see_ledger_and_pending_add_up() {
             let ledger = stack.ledger.clone();
             readers.spawn(async move {
                 for _ in 0..5 {
-                    let sum = settled(&ledger, &team()).await.checked_add(hot.pending(&team()).await.unwrap());
+                    let sum =
+                        settled(&ledger, &team()).await.checked_add(hot.pending(&team()).await.unwrap());
                     assert_eq!(sum, Some(Usd::from_picos(TOTAL)));
                 }
             });
@@ -60,8 +61,10 @@ async fn six_readers_see_ledger_and_pending_add_up() {
         readers.join_all().await;
     }
     // While it is flushed, what is read pending first and settled second is never less than what is owed.
-    let mut flusher = stack.flusher().args(["--batch-max", "10"]).spawn().unwrap();
+    let mut flusher = stack.flusher().args(["--batch-min", "1", "--batch-max", "10"]).spawn().unwrap();
+    let give_up = Instant::now() + Duration::from_secs(60);
     while stack.hot.depth(shard()).await != Ok(0) {
+        assert!(Instant::now() < give_up, "the queue does not end");
         let pending = stack.hot.pending(&team()).await.unwrap();
         let sum = settled(&stack.ledger, &team()).await.checked_add(pending).unwrap();
         assert!(sum >= Usd::from_picos(TOTAL), "{sum}");
@@ -77,7 +80,8 @@ async fn an_event_from_before_midnight_is_charged_to_its_own_day_when_flushed_af
     let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
     let midnight = at("2026-03-01T00:00:00Z");
     let organization = ScopeRef::new("organization", "o").unwrap();
-    for (id, start, picos) in [("before", "2026-02-28T23:59:59.9Z", 5), ("after", "2026-03-01T00:00:01Z", 7)] {
+    for (id, start, picos) in [("before", "2026-02-28T23:59:59.9Z", 5), ("after", "2026-03-01T00:00:01Z", 7)]
+    {
         let mut event = SpendEvent::new(id, "m", vec![organization.clone()]);
         event.organization_id = Some("o".into());
         (event.cost, event.started_at) = (Some(Usd::from_picos(picos)), Some(at(start)));
@@ -98,8 +102,9 @@ async fn an_event_from_before_midnight_is_charged_to_its_own_day_when_flushed_af
 async fn flushers_that_touch_scopes_in_opposite_order_settle_exact_sums() {
     let stack = Stack::start().await;
     let scopes = ["a", "b"].map(|id| ScopeRef::new("team", id).unwrap());
-    let mut flushers: Vec<_> =
-        (0..2).map(|_| stack.flusher().args(["--batch-min", "1", "--batch-max", "7"]).spawn().unwrap()).collect();
+    let mut flushers: Vec<_> = (0..2)
+        .map(|_| stack.flusher().args(["--batch-min", "1", "--batch-max", "7"]).spawn().unwrap())
+        .collect();
     for n in 0..1_000_u32 {
         let mut listed = scopes.to_vec();
         if n % 2 == 1 {

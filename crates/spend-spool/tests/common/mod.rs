@@ -116,7 +116,7 @@ impl SpendQueue for FlakyQueue {
     }
 
     async fn reindex(&self, shard: Shard) -> Result<Reindexed, FlakyError> {
-        Ok(self.0.memory.reindex_now(shard))
+        Ok(self.0.memory.reindex_now(shard).unwrap())
     }
 
     async fn enqueue(&self, event: &EncodedEvent) -> Result<Enqueued, FlakyError> {
