@@ -101,7 +101,10 @@ impl Ledger {
             days: days
                 .into_iter()
                 .map(|row| {
-                    let cost = (from_numeric("cost_usd", &row.cost)?, from_numeric("cost_usd", &row.rolled_up_cost)?);
+                    let cost = (
+                        from_numeric("cost_usd", &row.cost)?,
+                        from_numeric("cost_usd", &row.rolled_up_cost)?,
+                    );
                     Ok(DayDifference { day: row.day, events: (row.events, row.rolled_up), cost })
                 })
                 .collect::<Result<_, LedgerError>>()?,
@@ -109,7 +112,11 @@ impl Ledger {
                 .into_iter()
                 .map(|row| {
                     let charged = from_numeric("cost_usd", &row.charged)?;
-                    Ok(ScopeDifference { scope: row.scope, charged, settled: from_numeric("spend_usd", &row.settled)? })
+                    Ok(ScopeDifference {
+                        scope: row.scope,
+                        charged,
+                        settled: from_numeric("spend_usd", &row.settled)?,
+                    })
                 })
                 .collect::<Result<_, LedgerError>>()?,
             breaks: breaks
@@ -136,7 +143,8 @@ impl Ledger {
             .map_err(|error| self.failed("reading the flush log", error))?;
         let Some(row) = row else { return Ok(None) };
         let unreadable = |column, value: String| LedgerError::Unreadable { column, value };
-        let seq = u64::try_from(row.last_seq).map_err(|_| unreadable("last_seq", row.last_seq.to_string()))?;
+        let seq =
+            u64::try_from(row.last_seq).map_err(|_| unreadable("last_seq", row.last_seq.to_string()))?;
         let chain = <[u8; 20]>::try_from(&row.chain[..])
             .map_err(|_| unreadable("chain", format!("{} bytes", row.chain.len())))?;
         Ok(Some((seq, Chain::from(chain))))

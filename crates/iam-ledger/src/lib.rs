@@ -21,6 +21,7 @@ mod report;
 mod shard_locks;
 mod usage_report;
 
+pub use audit::{DayDifference, FlushBreak, LedgerAudit, ScopeDifference};
 pub use budget::{InFlight, QuotaLevel};
 pub use commit::{Batch, Committed};
 pub use config::{
@@ -43,7 +44,6 @@ pub use migrate::MigrationStatus;
 pub use quota::{MAX_SIBLING_READS, QuotaError, QuotaPath};
 pub use report::{DailyUsage, KindSpend, PeriodSpend, SettledEvent, SettledScan, Totals, UsageRange};
 pub use shard_locks::ShardLocks;
-pub use audit::{DayDifference, FlushBreak, LedgerAudit, ScopeDifference};
 pub use usage_report::{
     MAX_REPORT_ROWS, ModelUsage, OpenHold, Overrun, ReportFilter, ReportFilterError, ScopePeriod, ScopeUsage,
     UsageDay, UsageSums,

@@ -124,7 +124,7 @@ pub struct Options {
     /// The queue of an older deployment that is to be drained and counted too. Default none. Not with a Cluster.
     pub older_queue: Option<OlderQueue>,
     /// The most entries that one step goes through when the index of pending spend is in doubt, or in an older queue, whose
-    /// entries are its only index. Default 200,000. The server does nothing else meanwhile.
+    /// entries are its only index. Default 20,000: the server does nothing else meanwhile, about 25 us an entry.
     pub scan_bound: u32,
 }
 
@@ -180,7 +180,7 @@ impl Default for Options {
             tls: None,
             dedup_retention: DedupRetention::Permanent,
             older_queue: None,
-            scan_bound: 200_000,
+            scan_bound: 20_000,
         }
     }
 }

@@ -103,7 +103,8 @@ impl Entry {
     #[must_use]
     pub fn continues(&self, seq: u64, chain: Chain) -> bool {
         self.link.is_some_and(|this| {
-            seq.checked_add(1) == Some(this.seq) && this.chain == chain.next(this.seq, this.queued, &self.body())
+            seq.checked_add(1) == Some(this.seq)
+                && this.chain == chain.next(this.seq, this.queued, &self.body())
         })
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct RedisArgs {
     #[arg(long, env = "TOLLGATE_OLDER_QUEUE", value_name = "PREFIX")]
     older_queue: Option<OlderQueue>,
     /// Most entries that one step of the server goes through when the index of pending spend is in doubt
-    #[arg(long, env = "TOLLGATE_SCAN_BOUND", default_value = "200000", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "TOLLGATE_SCAN_BOUND", default_value = "20000", value_parser = clap::value_parser!(u32).range(1..))]
     scan_bound: u32,
     /// Longest wait for one answer of Redis, in milliseconds
     #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]

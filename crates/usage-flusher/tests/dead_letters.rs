@@ -20,7 +20,7 @@ struct Refusing {
 
 fn entry(id: &str, picos: i64, seq: u64) -> Entry {
     let encoded = event(id, picos);
-    Entry::decode(encoded.entry(seq, Chain::GENESIS.next(seq, encoded.body())).into_bytes()).unwrap()
+    Entry::decode(encoded.entry(seq, encoded.chain_after(Chain::GENESIS, seq)).into_bytes()).unwrap()
 }
 
 impl Refusing {

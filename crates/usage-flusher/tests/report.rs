@@ -49,7 +49,7 @@ async fn ledger() -> (TestDatabase, Ledger) {
             event.key_id = Some("k".into());
             event.started_at = Some(now());
             let encoded = event.encode(now()).unwrap();
-            chain = chain.next(seq, encoded.body());
+            chain = encoded.chain_after(chain, seq);
             Entry::decode(encoded.entry(seq, chain).into_bytes()).unwrap()
         })
         .collect();

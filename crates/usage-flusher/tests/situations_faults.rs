@@ -119,8 +119,8 @@ async fn futures(
     events: &[spend_queue::EncodedEvent],
 ) -> Vec<Result<spend_queue::Enqueued, live_redis::LiveRedisError>> {
     let mut sent = tokio::task::JoinSet::new();
-    for event in events.iter().cloned() {
-        let hot = hot.clone();
+    for event in events {
+        let (hot, event) = (hot.clone(), event.clone());
         sent.spawn(async move { hot.enqueue(&event).await });
     }
     sent.join_all().await

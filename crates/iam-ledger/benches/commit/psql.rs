@@ -11,7 +11,7 @@ use tokio::process::Command;
 use url::Url;
 
 use crate::staging::{SETTLE, TABLE};
-use crate::work::Work;
+use crate::work::{Work, link};
 
 /// The server's clock in seconds, before the first batch and after the last: starting `psql` is not measured.
 const CLOCK: &str = "select extract(epoch from clock_timestamp());\n";
@@ -77,7 +77,7 @@ fn line(script: &mut String, entry: &Entry, now: DateTime<Utc>) -> Result<()> {
     // No id of the bench needs quotes in an array.
     let scopes: Vec<String> = event.scopes.iter().map(ToString::to_string).collect();
     let fields = [
-        Some(entry.seq.to_string()),
+        Some(link(entry)?.seq.to_string()),
         text(&event.request_id),
         Some(format!("\\\\x{hex}")),
         time(event.started_at),

@@ -10,7 +10,7 @@ use spend_queue::Entry;
 use sqlx::{Connection, Executor, PgConnection};
 
 use crate::rows::{CopyRows, Cost};
-use crate::work::Work;
+use crate::work::{Work, link};
 
 pub(crate) const TABLE: &str = include_str!("staging_table.sql");
 pub(crate) const SETTLE: &str = include_str!("staging_settle.sql");
@@ -50,7 +50,7 @@ fn rows(entries: &[Entry], now: DateTime<Utc>) -> Result<BytesMut> {
         let check = entry.payload_check();
         let first_token = event.time_to_first_token_ms.map(i64::try_from).transpose()?;
         rows.push(&[
-            (&i64::try_from(entry.seq)?, Type::INT8),
+            (&i64::try_from(link(entry)?.seq)?, Type::INT8),
             (&event.request_id, Type::TEXT),
             (&check.as_bytes().as_slice(), Type::BYTEA),
             (&event.started_at, Type::TIMESTAMPTZ),

@@ -8,7 +8,7 @@ use spend_queue::Entry;
 use sqlx::{Connection, PgConnection};
 
 use crate::sums::{add_daily, add_scopes};
-use crate::work::Work;
+use crate::work::{Work, link};
 
 const CLAIM: &str = include_str!("../../queries/claim_requests.sql");
 const EVENTS: &str = include_str!("unnest_events.sql");
@@ -54,6 +54,7 @@ pub(crate) async fn claim(
 
 pub(crate) async fn log(connection: &mut PgConnection, entries: &[Entry], now: DateTime<Utc>) -> Result<()> {
     let [first, .., last] = entries else { return Ok(()) };
+    let (first, last) = (link(first)?, link(last)?);
     sqlx::query(LOG)
         .bind(0_i32)
         .bind(i64::try_from(first.seq)?)

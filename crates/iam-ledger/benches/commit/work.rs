@@ -1,10 +1,10 @@
 //! What is committed: calls of two hundred keys within a few seconds, each charged to four scopes.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use chrono::{DateTime, TimeDelta, Utc};
 use iam_ledger::{Budget, BudgetPeriod, Ledger, NewIdentity};
 use serde_json::json;
-use spend_queue::{Chain, Entry, ScopeRef, SpendEvent, Usd};
+use spend_queue::{Chain, Entry, Link, ScopeRef, SpendEvent, Usd};
 
 const ORGANIZATIONS: usize = 10;
 const TEAMS: usize = 40;
@@ -38,7 +38,7 @@ impl Work {
         self.next += 1;
         let encoded = self.event(n)?.encode(self.now)?;
         let seq = u64::try_from(n)?;
-        self.chain = self.chain.next(seq, encoded.body());
+        self.chain = encoded.chain_after(self.chain, seq);
         Ok(Entry::decode(encoded.entry(seq, self.chain).into_bytes())?)
     }
 
@@ -82,4 +82,9 @@ pub(crate) async fn identities(ledger: &Ledger) -> Result<()> {
         ledger.create(&NewIdentity::organization(format!("org-{n}"), "").with_budget(budget)).await?;
     }
     Ok(())
+}
+
+/// The place of an entry; every entry of the bench has one.
+pub(crate) fn link(entry: &Entry) -> Result<Link> {
+    entry.link.context("an entry of the bench has a place in the chain")
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use iam_ledger::{Hold, HoldAnswer, HoldError, IdentityPatch, HoldState, Ledger, LedgerOptions, NewIdentity, Released};
+use iam_ledger::{
+    Hold, HoldAnswer, HoldError, HoldState, IdentityPatch, Ledger, LedgerOptions, NewIdentity, Released,
+    ScopeKind,
+};
 use spend_queue::{ScopeRef, Usd};
 
 use crate::hot::Hot;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use devstack::{Database, Durability, PostgresServer};
 use iam_ledger::{
-    DeadLetterPage, HoldAnswer, IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity, Pepper, RateTreeCache, Released,
-    Replayed, ReportFilter, ScopeKind,
+    DeadLetterPage, HoldAnswer, IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity,
+    Pepper, RateTreeCache, Released, Replayed, ReportFilter, ScopeKind,
 };
 use rate_plan::Limits;
 use secrecy::SecretString;
@@ -176,7 +176,12 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
     guarded
         .denied(
             "gateway",
-            &["select * from usage_events", "select * from settled_requests", "select * from usage_by_day", "select * from dead_letters"],
+            &[
+                "select * from usage_events",
+                "select * from settled_requests",
+                "select * from usage_by_day",
+                "select * from dead_letters",
+            ],
         )
         .await;
     guarded.denied("auditor", &["update holds set amount_usd = 1", "delete from hold_reservations"]).await;

@@ -55,7 +55,7 @@ async fn fill(fixture: &Fixture) -> Usd {
     for start in (0..EVENTS).step_by(BATCH) {
         for (n, entry) in (start..).zip(&mut entries) {
             let day = i64::try_from(n / BATCH * DAYS / (EVENTS / BATCH)).unwrap();
-            entry.seq = n as u64;
+            entry.link.as_mut().unwrap().seq = n as u64;
             entry.event.request_id = request_id(n);
             entry.event.cost = Some(cost(n));
             entry.event.started_at =

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Entry, MemoryQueue, Peeked, QueueError, Receipt, Reindexed, ScopeRef,
-    Shard, ShardCount, SpendEvent, SpendQueue,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Entry, MemoryQueue, Peeked, QueueError, Receipt, Reindexed,
+    ScopeRef, Shard, ShardCount, SpendEvent, SpendQueue,
 };
 
 /// What the queue does with the next calls.

@@ -127,7 +127,7 @@ async fn take_head(redis: &LiveRedis, shard: Shard, options: &QuarantineOptions)
             match &report.problem {
                 Some(problem) => println!("  it cannot be settled: {problem}"),
                 None => {
-                    println!("  it is a sound entry: moved aside, its charge is neither settled nor pending")
+                    println!("  it is a sound entry: moved aside, its charge is neither settled nor pending");
                 }
             }
             println!("to move it aside, whence it can be put back:");
