@@ -102,11 +102,11 @@ impl Reply {
                 let ids: Vec<_> =
                     peeked.entries.iter().map(|entry| entry.event.request_id.as_str()).collect();
                 format!(
-                    "[{}] of {}, index {:?}, stop {:?}",
+                    "[{}] of {}, index {:?}{}",
                     ids.join(" "),
                     peeked.depth,
                     peeked.index,
-                    peeked.stop
+                    peeked.stop.as_ref().map(ends).unwrap_or_default()
                 )
             }
             Self::Enqueued(outcome) => format!("{outcome:?}"),
@@ -125,6 +125,13 @@ fn span(receipt: &Receipt) -> String {
     match receipt.seqs() {
         Some((first, last)) => format!("{} ({first}..{last})", receipt.entries),
         None => receipt.entries.to_string(),
+    }
+}
+
+fn ends(stop: &Stop) -> String {
+    match stop {
+        Stop::Corrupt { position, raw, error } => format!(", ends at {position}: {:?}: {error}", text(raw)),
+        other => format!(", ends: {other:?}"),
     }
 }
 

@@ -163,7 +163,9 @@ impl World {
                 self.tally.fault(Fault::Serialization);
             }
         }
-        if self.chance(weather.crash_in_call) {
+        // Rare calls must see it too.
+        let rare = matches!(call, Call::Reindex | Call::Quarantine);
+        if self.chance(weather.crash_in_call * if rare { 6.0 } else { 1.0 }) {
             self.doomed = Some(process);
         }
         if self.chance(weather.request_lost) {
