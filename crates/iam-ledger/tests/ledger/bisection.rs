@@ -7,6 +7,9 @@ use spend_queue::{Entry, SpendEvent, Usd};
 
 use crate::support::{Fixture, at, entries, event, scope, usd};
 
+/// Puts a text into one field.
+type Change = fn(&mut SpendEvent, Option<String>);
+
 /// So many good entries of one dollar each.
 fn good(count: usize) -> Vec<SpendEvent> {
     (0..count).map(|n| event(&format!("good-{n:04}"), &["team/a", "key/k"], Some("1"))).collect()
@@ -39,7 +42,7 @@ async fn refused(fixture: &Fixture, name: &str, change: impl FnOnce(&mut SpendEv
 async fn a_nul_in_any_field_is_refused_alone() {
     let fixture = Fixture::new().await;
     let nul = || Some("a\0b".to_owned());
-    let changes: [(&str, fn(&mut SpendEvent, Option<String>)); 11] = [
+    let changes: [(&str, Change); 11] = [
         ("request id", |event, text| event.request_id = text.unwrap()),
         ("model", |event, text| event.model = text.unwrap()),
         ("provider", |event, text| event.provider = text.unwrap()),

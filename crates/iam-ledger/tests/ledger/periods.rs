@@ -146,7 +146,7 @@ async fn a_late_event_of_a_past_period_never_touches_the_new_one() {
     organization(&fixture, "o", BudgetPeriod::Monthly, "America/New_York").await;
     fixture.commit(&entries(&[started("new", &["organization/o"], "2026-03-01T05:00:00Z")])).await;
     let new = ("2026-03-01T05:00:00+00:00".to_owned(), 1);
-    assert_eq!(periods(&fixture, "o").await, [new.clone()]);
+    assert_eq!(periods(&fixture, "o").await, std::slice::from_ref(&new));
     // In a batch with one of the new period, in a bisected batch, and by a letter that is replayed.
     fixture.commit(&entries(&[started("late-1", &["organization/o"], "2026-03-01T04:59:59.999999Z")])).await;
     let mut bisected = entries(&[
