@@ -7,6 +7,9 @@ use spend_queue::{Entry, SpendEvent, Usd};
 
 use crate::support::{Fixture, at, entries, event, scope, usd};
 
+/// Puts a text into one field.
+type Change = fn(&mut SpendEvent, Option<String>);
+
 /// So many good entries of one dollar each.
 fn good(count: usize) -> Vec<SpendEvent> {
     (0..count).map(|n| event(&format!("good-{n:04}"), &["team/a", "key/k"], Some("1"))).collect()
