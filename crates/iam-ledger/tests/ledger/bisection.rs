@@ -40,7 +40,6 @@ async fn refused(fixture: &Fixture, name: &str, change: impl FnOnce(&mut SpendEv
 
 #[tokio::test]
 async fn a_nul_in_any_field_is_refused_alone() {
-    type Change = fn(&mut SpendEvent, Option<String>);
     let fixture = Fixture::new().await;
     let nul = || Some("a\0b".to_owned());
     let changes: [(&str, Change); 11] = [
