@@ -74,7 +74,7 @@ async fn quotas_holds_and_settlements_read_by_index_alone() {
     let expire = filled(include_str!("../../queries/expire_holds.sql"), &[at_noon, "100"]);
     assert!(plan(&fixture, "expire_holds", &expire).await.contains("holds_due_idx"));
 
-    // What the plans come to, for the log: an organization with some 330 budgets of its own.
+    // What the plans come to, for the log: of twenty organizations four have a thousand budgeted keys, the others none.
     let (now, hot) = (at("2026-03-05T12:00:00Z"), Hot::default());
     let begun = Instant::now();
     for n in 0..20 {
