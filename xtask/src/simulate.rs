@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     process::run(&mut command(options))
 }
 
-/// Built and run in one: debug builds are ten times as slow, and thousands of seeds are the point.
+/// Built and run in one: a debug build is several times as slow, and many seeds are the point.
 fn command(options: &Options) -> std::process::Command {
     let mut command =
         process::cargo(&["run", "--quiet", "--locked", "--release", "--package", "flush-sim", "--"]);

@@ -145,11 +145,16 @@ impl Plan {
 
     /// Asserts that rows are found by this index: by a scan of it, or because it decides what conflicts.
     pub(crate) fn uses(&self, index: &str) -> &Self {
+        self.uses_one_of(&[index])
+    }
+
+    /// Asserts that rows are found by one of these indexes, where the planner has a choice that its statistics decide.
+    pub(crate) fn uses_one_of(&self, indexes: &[&str]) -> &Self {
         assert!(
             self.values("Index Name")
                 .chain(self.values("Conflict Arbiter Indexes"))
-                .any(|name| name == index),
-            "{index} is not used\n{self}"
+                .any(|name| indexes.contains(&&*name)),
+            "none of {indexes:?} is used\n{self}"
         );
         self
     }

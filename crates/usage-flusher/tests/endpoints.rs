@@ -1,0 +1,109 @@
+//! What the service shows of itself, and how it shares its shards.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use spend_queue::SpendQueue;
+use support::{Stack, event, terminate};
+
+/// A running flusher and where it listens.
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Running {
+    fn start(stack: &Stack) -> Self {
+        let mut child = stack.flusher().args(["--listen", "127.0.0.1:0"]).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line =
+            lines.by_ref().map(Result::unwrap).find(|line| line.contains("endpoints are served")).unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let address = line["fields"]["address"].as_str().unwrap().to_owned();
+        // The pipe must not fill up.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: flusher\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.get("/status").1).unwrap()
+    }
+
+    fn owns(&self) -> bool {
+        self.status()["shards"]["0"]["owned"] == true
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for what another process brings about.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < give_up, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_working_flusher_is_alive_ready_and_counts_what_it_does() {
+    let stack = Stack::start().await;
+    for id in 0..3 {
+        stack.hot.enqueue(&event(&format!("r{id}"), 5)).await.unwrap();
+    }
+    let mut flusher = Running::start(&stack);
+    until("the hand-off", || flusher.status()["shards"]["0"]["flushed"] == 3);
+    until("readiness", || flusher.get("/readyz").0 == 200);
+    assert_eq!(flusher.get("/livez"), (200, "alive\n".into()));
+    assert_eq!(flusher.get("/nothing").0, 404);
+    assert!(flusher.get("/readyz").1.starts_with("ready\n"));
+    let metrics = flusher.get("/metrics").1;
+    for line in [
+        "tollgate_events_settled_total 3",
+        "tollgate_shard_owned{shard=\"0\"} 1",
+        "tollgate_batch_seconds_count{phase=\"commit\"} ",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert_eq!(flusher.status()["ready"], true);
+    terminate(&flusher.child);
+    assert!(flusher.child.wait().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shards_of_a_flusher_that_is_killed_are_taken_over_within_seconds() {
+    let stack = Stack::start().await;
+    let mut first = Running::start(&stack);
+    until("the first one's ownership", || first.owns());
+    let second = Running::start(&stack);
+    until("the second one's look at the shards", || second.status()["postgresql"]["answered_at"].is_string());
+    assert!(!second.owns(), "one shard has one owner");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let killed = Instant::now();
+    until("the takeover", || second.owns());
+    assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+    stack.hot.enqueue(&event("after", 5)).await.unwrap();
+    until("the hand-off by the second one", || second.status()["shards"]["0"]["flushed"] == 1);
+}
