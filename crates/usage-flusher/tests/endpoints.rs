@@ -26,7 +26,7 @@ impl Running {
         let line =
             lines.by_ref().map(Result::unwrap).find(|line| line.contains("endpoints are served")).unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
-        let address = line["fields"]["address"].as_str().unwrap().to_owned();
+        let address = line["address"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
         // The pipe must not fill up.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
