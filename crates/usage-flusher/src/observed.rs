@@ -80,6 +80,8 @@ impl<L: SpendLedger> SpendLedger for Observed<L> {
         counter!("tollgate_events_duplicate_total").increment(committed.duplicates);
         let conflicts = u64::try_from(committed.conflicts.len()).unwrap_or(u64::MAX);
         counter!("tollgate_events_conflict_total").increment(conflicts);
+        counter!("tollgate_dead_letters_total", "kind" => "conflict").increment(conflicts);
+        counter!("tollgate_dead_letters_total", "kind" => "refused").increment(committed.refused);
         Ok(committed)
     }
 

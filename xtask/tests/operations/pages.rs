@@ -64,6 +64,18 @@ pub(crate) fn named_settings(text: &str) -> BTreeSet<String> {
     words.filter(|word| word.starts_with("TOLLGATE_")).map(str::to_owned).collect()
 }
 
+/// `DeadLetters` as it is typed: `dead-letters`.
+fn kebab(name: &str) -> String {
+    let mut typed = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !typed.is_empty() {
+            typed.push('-');
+        }
+        typed.push(letter.to_ascii_lowercase());
+    }
+    typed
+}
+
 #[test]
 fn the_pages_name_settings_and_commands_that_exist() {
     let settings = settings();
@@ -71,8 +83,9 @@ fn the_pages_name_settings_and_commands_that_exist() {
     let variants = cli.split("enum Command {").nth(1).unwrap().split("\n}").next().unwrap();
     let commands: BTreeSet<_> = variants
         .lines()
-        .filter_map(|line| line.trim().split_once('(').map(|(name, _)| name.to_lowercase()))
-        .filter(|name| name.chars().all(|letter| letter.is_ascii_lowercase()))
+        .filter_map(|line| line.trim().split_once('(').map(|(name, _)| name))
+        .filter(|name| name.chars().all(|letter| letter.is_ascii_alphabetic()))
+        .map(kebab)
         .collect();
     assert!(commands.contains("run") && commands.contains("migrate"), "{commands:?}");
     for page in pages() {
@@ -81,7 +94,10 @@ fn the_pages_name_settings_and_commands_that_exist() {
         assert!(unknown.is_empty(), "{}: {unknown:?}", page.display());
         for opening in ["`usage-flusher ", "\nusage-flusher ", "    usage-flusher "] {
             for after in text.split(opening).skip(1) {
-                let word: String = after.chars().take_while(char::is_ascii_alphabetic).collect();
+                let word: String = after
+                    .chars()
+                    .take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-')
+                    .collect();
                 assert!(commands.contains(&word), "{}: usage-flusher {word}", page.display());
             }
         }
