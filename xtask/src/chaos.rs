@@ -29,14 +29,6 @@ pub(crate) struct Options {
     pub(crate) sabotage: Vec<String>,
 }
 
-impl Options {
-    /// A round of a minute, as a change must pass it.
-    pub(crate) fn round() -> Self {
-        let durability = "always".to_owned();
-        Self { seconds: 60, seed: None, durability, keep: false, json: false, sabotage: Vec::new() }
-    }
-}
-
 pub(crate) fn run(options: &Options) -> Result<()> {
     eprintln!("building ...");
     let programs = process::build(&["chaos", "usage-flusher"])?;

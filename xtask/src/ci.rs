@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{chaos, process, queries, test};
+use crate::{process, queries, test};
 
 pub(crate) fn run() -> Result<()> {
     step("formatting", || process::run(&mut process::cargo(&["fmt", "--all", "--check"])))?;
@@ -27,8 +27,7 @@ pub(crate) fn run() -> Result<()> {
         ]))
     })?;
     step("query cache", || queries::run(&queries::Options { write: false }))?;
-    step("tests", || test::run(&test::Options::default()))?;
-    step("chaos", || chaos::run(&chaos::Options::round()))
+    step("tests", || test::run(&test::Options::default()))
 }
 
 fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
