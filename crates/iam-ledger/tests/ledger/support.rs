@@ -153,7 +153,7 @@ impl Plan {
         assert!(
             self.values("Index Name")
                 .chain(self.values("Conflict Arbiter Indexes"))
-                .any(|name| indexes.iter().any(|index| *index == name)),
+                .any(|name| indexes.contains(&name)),
             "none of {indexes:?} is used\n{self}"
         );
         self
