@@ -4,6 +4,7 @@
 //! them commit is settled once and acknowledged once.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::time::Duration;
 
 use spend_queue::Shard;
@@ -42,24 +43,24 @@ impl Ledger {
 
 impl ShardLocks {
     /// Takes those of the wanted shards that nobody holds, and answers which of them are held now. One statement; one that
-    /// fails gives all of them up, and the next call starts anew with a new session.
+    /// fails, or whose future is dropped before its answer, gives all of them up, and the next call starts anew with a new
+    /// session. So bound the wait: a session whose other end vanished without closing it never answers.
     ///
     /// # Errors
     ///
     /// When the session cannot be made or has ended.
     pub async fn hold(&mut self, wanted: &[Shard]) -> Result<&BTreeSet<Shard>, LedgerError> {
-        match self.ask(wanted).await {
-            Ok(taken) => {
-                self.held.extend(taken);
-                Ok(&self.held)
-            }
-            Err(error) => {
-                // Whatever it held goes with it.
-                self.session = None;
-                self.held.clear();
-                Err(error)
-            }
-        }
+        // Taken out: what is not put back is closed, and the server gives its locks up then, or when it has been silent for
+        // long enough.
+        let (session, mut held) = (self.session.take(), mem::take(&mut self.held));
+        let mut session = match session {
+            Some(session) => session,
+            None => self.open_session().await?,
+        };
+        held.extend(self.take_free(&mut session, &held, wanted).await?);
+        self.session = Some(session);
+        self.held = held;
+        Ok(&self.held)
     }
 
     /// Gives all of them up.
@@ -70,19 +71,22 @@ impl ShardLocks {
         }
     }
 
-    async fn ask(&mut self, wanted: &[Shard]) -> Result<Vec<Shard>, LedgerError> {
-        let session = match &mut self.session {
-            Some(session) => session,
-            none => {
-                let mut session = self.ledger.own_connection().await?;
-                sqlx::query_file!("queries/limit_idle_session.sql", self.silence.as_millis().to_string())
-                    .fetch_one(&mut session)
-                    .await
-                    .map_err(LedgerError::query("limiting an idle session"))?;
-                none.insert(session)
-            }
-        };
-        let free: Vec<Shard> = wanted.iter().filter(|shard| !self.held.contains(shard)).copied().collect();
+    async fn open_session(&self) -> Result<PgConnection, LedgerError> {
+        let mut session = self.ledger.own_connection().await?;
+        sqlx::query_file!("queries/limit_idle_session.sql", self.silence.as_millis().to_string())
+            .fetch_one(&mut session)
+            .await
+            .map_err(LedgerError::query("limiting an idle session"))?;
+        Ok(session)
+    }
+
+    async fn take_free(
+        &self,
+        session: &mut PgConnection,
+        held: &BTreeSet<Shard>,
+        wanted: &[Shard],
+    ) -> Result<Vec<Shard>, LedgerError> {
+        let free: Vec<Shard> = wanted.iter().filter(|shard| !held.contains(shard)).copied().collect();
         if free.is_empty() {
             let query = sqlx::query_file!("queries/keep_session.sql");
             query.fetch_one(session).await.map_err(LedgerError::query("keeping shard locks"))?;

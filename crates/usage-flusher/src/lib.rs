@@ -16,7 +16,7 @@ pub use flusher::{FlushError, Flushed, Flusher};
 pub use http::{Endpoints, HttpError};
 pub use ledger::{Settlement, SpendLedger, Uncancelled, UncancelledError};
 pub use observed::Observed;
-pub use ownership::{Alone, Ownership, SessionLocks};
+pub use ownership::{Alone, Ownership};
 pub use pace::{Pace, PaceError, PaceLimits};
 pub use sampler::sample;
 pub use service::Service;

@@ -9,9 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use usage_flusher::{
-    Board, Endpoints, Flusher, Observed, Pace, PaceLimits, Service, SessionLocks, Uncancelled, sample,
-};
+use usage_flusher::{Board, Endpoints, Flusher, Observed, Pace, PaceLimits, Service, Uncancelled, sample};
 
 use crate::cli::{DatabaseOptions, RunOptions};
 
@@ -44,8 +42,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
     let endpoints = serve(&options, &board, stopped.clone()).await?;
     let flusher = Flusher::new(Observed(redis.clone()), Observed(Uncancelled(ledger.clone())));
     let service = Service::new(flusher, &pace, options.in_flight.into(), board.clone());
-    let (of, prefix) = (ledger.clone(), redis.options().prefix.to_string());
-    let locks = SessionLocks::new(move || of.shard_locks(&prefix, LOCK_SILENCE));
+    let locks = ledger.shard_locks(&redis.options().prefix.to_string(), LOCK_SILENCE);
     let sampling = tokio::spawn(sample(redis.clone(), ledger.clone(), board.clone(), stopped.clone()));
     let mut flushing = tokio::spawn(service.run(locks, stopped));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "flusher started");
