@@ -41,6 +41,8 @@ bugs! {
     SpansBreak = "spans-break",
     /// An acknowledgement compares the first entry only (design D7).
     HeadOnlyAck = "head-only-ack",
+    /// An acknowledgement compares the first and the last entry only.
+    EndsOnlyAck = "ends-only-ack",
     /// An acknowledgement takes one entry more than the receipt names.
     AckOneMore = "ack-one-more",
     /// An acknowledgement takes one entry less than the receipt names, and all charges.

@@ -122,7 +122,7 @@ impl Reply {
 }
 
 fn span(receipt: &Receipt) -> String {
-    match receipt.seqs() {
+    match receipt.seqs {
         Some((first, last)) => format!("{} ({first}..{last})", receipt.entries),
         None => receipt.entries.to_string(),
     }

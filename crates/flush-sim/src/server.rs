@@ -3,12 +3,12 @@
 mod mishap;
 mod planted;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use rand_chacha::ChaCha8Rng;
 use spend_queue::{
-    Acked, Charge, EncodedEvent, Enqueued, Index, MemoryQueue, MemorySnapshot, Millis, Receipt, Reindexed,
-    Shard, Stop, Usd,
+    Acked, Charge, EncodedEvent, Enqueued, Index, MemoryQueue, MemorySnapshot, Millis, PrefixDigest, Receipt,
+    Reindexed, Shard, Stop, Usd,
 };
 use usage_flusher::Settlement;
 
@@ -38,6 +38,8 @@ pub(crate) struct Server {
     marks: BTreeMap<Shard, Marks>,
     /// Shards whose index counts as proven although it is not; only for a planted bug.
     trusted: BTreeSet<Shard>,
+    /// The first and the last entry of each batch that was peeked; only for planted bugs.
+    ends: HashMap<PrefixDigest, [Vec<u8>; 2]>,
     /// What each shard was before its last operations.
     history: BTreeMap<Shard, VecDeque<Before>>,
     /// Whether there may be a fail-over, for which the past is kept.
@@ -63,6 +65,7 @@ impl Server {
             bug,
             marks: BTreeMap::new(),
             trusted: BTreeSet::new(),
+            ends: HashMap::new(),
             history: BTreeMap::new(),
             remembers: plan.weather.fail_over > 0.0,
             garbage: 0,
@@ -90,6 +93,9 @@ impl Server {
                 let peeked = self.peek_with_bug(*shard, *limit);
                 let raw = self.queue.raw(*shard);
                 self.oracle.view(*shard).peeked(&peeked, *limit, &raw)?;
+                if let (Some(receipt), [first, .., last]) = (peeked.receipt(), &peeked.entries[..]) {
+                    self.ends.insert(receipt.digest, [first.raw().to_vec(), last.raw().to_vec()]);
+                }
                 match &peeked.stop {
                     Some(Stop::Corrupt { position: 0, .. }) => tally.situation(Situation::CorruptHead),
                     Some(Stop::ChainBreak { .. }) => tally.situation(Situation::ChainBreak),
@@ -165,9 +171,7 @@ impl Server {
         let raw = self.queue.raw(receipt.shard);
         let taken = self.oracle.view(receipt.shard).acked(receipt, outcome, &raw)?;
         for item in &taken {
-            // Garbage in the place of an entry that is settled: its bill is not lost.
-            let entry = self.oracle.original(item).entry.as_ref();
-            let committed = entry.is_some_and(|entry| self.oracle.books.is_committed(entry));
+            let committed = item.entry.as_ref().is_some_and(|entry| self.oracle.books.is_committed(entry));
             must(committed, Rule::NothingUncommittedTrimmed, || {
                 format!("{:?} was taken off shard {} and is not settled", item.id(), receipt.shard)
             })?;

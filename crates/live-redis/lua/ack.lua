@@ -10,10 +10,9 @@
 -- KEYS[5]  sorted set, all scores 0: organization and start millisecond of pending events
 -- KEYS[6]  hash: the same -> pending picodollars
 -- ARGV[1]  number of entries n, 1 to 10000
--- ARGV[2]  the first entry, byte for byte
--- ARGV[3]  the n-th entry, byte for byte; its chain proves all entries before it
--- ARGV[4]  number of charged scopes
--- ARGV[5 ..] for each: scope ref, picodollars, paid events (decimal, 1 or more)
+-- ARGV[2]  digest of the n entries (parts/prefix.lua)
+-- ARGV[3]  number of charged scopes
+-- ARGV[4 ..] for each: scope ref, picodollars, paid events (decimal, 1 or more)
 -- ARGV[.. ] for each place of the index by time: the place, picodollars
 --
 -- Returns {0} when the head of the queue is not that prefix (nothing changed), else
@@ -34,7 +33,8 @@ local n = tonumber(ARGV[1])
 local depth = redis.call('LLEN', queue)
 local known = read_state()
 local whole = sizes_as_written(known)
-if redis.call('LINDEX', queue, 0) ~= ARGV[2] or redis.call('LINDEX', queue, n - 1) ~= ARGV[3] then
+local digest, last = read_prefix(queue, n)
+if depth < n or digest ~= ARGV[2] then
   return { 0 }
 end
 for i, name in ipairs({ 'head', 'next' }) do
@@ -44,11 +44,11 @@ for i, name in ipairs({ 'head', 'next' }) do
 end
 
 -- what another hand put in place of an entry shows when it comes to the head: it may be charged otherwise than it was
-local foreign = depth > n and not follows(ARGV[3], redis.call('LINDEX', queue, n))
+local foreign = depth > n and not follows(last, redis.call('LINDEX', queue, n))
 
 local scopes, owed, starts, owed_starts = {}, {}, {}, {}
-local past_scopes = 5 + 3 * tonumber(ARGV[4])
-for i = 5, past_scopes - 1, 3 do
+local past_scopes = 4 + 3 * tonumber(ARGV[3])
+for i = 4, past_scopes - 1, 3 do
   scopes[#scopes + 1], owed[#owed + 1] = ARGV[i], { ARGV[i + 1], ARGV[i + 2] }
 end
 for i = past_scopes, #ARGV, 2 do

@@ -7,9 +7,8 @@
 -- KEYS[1]  list: entries of format 1, oldest first
 -- KEYS[2 ..] string: one float counter for each charged scope
 -- ARGV[1]  number of entries n, 1 to 10000
--- ARGV[2]  the first entry, byte for byte
--- ARGV[3]  SHA-1 of the n entries one after the other: they have no chain
--- ARGV[4 ..] for each counter: the amount to take off, in USD, decimal
+-- ARGV[2]  digest of the n entries (parts/prefix.lua)
+-- ARGV[3 ..] for each counter: the amount to take off, in USD, decimal
 --
 -- Returns {0} when the head of the queue is not that prefix (nothing changed), else {1, entries left, 0}.
 -- Errors (nothing written): DAMAGED a counter is not a number.
@@ -22,11 +21,7 @@ end
 
 local n = tonumber(ARGV[1])
 local depth = redis.call('LLEN', KEYS[1])
-if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[2] then
-  return { 0 }
-end
-local entries = redis.call('LRANGE', KEYS[1], 0, n - 1)
-if #entries < n or redis.sha1hex(table.concat(entries)) ~= ARGV[3] then
+if depth < n or read_prefix(KEYS[1], n) ~= ARGV[2] then
   return { 0 }
 end
 local held = {}
@@ -41,7 +36,7 @@ end
 redis.call('LTRIM', KEYS[1], n, -1)
 for i = 2, #KEYS do
   if held[i] then
-    local left = depth > n and tonumber(redis.call('INCRBYFLOAT', KEYS[i], '-' .. ARGV[i + 2])) or 0
+    local left = depth > n and tonumber(redis.call('INCRBYFLOAT', KEYS[i], '-' .. ARGV[i + 1])) or 0
     if left < 5e-13 then
       redis.call('DEL', KEYS[i])
     end

@@ -1,9 +1,9 @@
 #!lua
--- Lets a string live on if it is the expected one.
+-- Lets a string live on, or removes it, if it is the expected one.
 --
 -- KEYS[1]  string
 -- ARGV[1]  expected value
--- ARGV[2]  milliseconds until it expires, from now
+-- ARGV[2]  milliseconds until it expires, from now; 0 removes it
 --
 -- Returns 1 renewed; 0 another value or none, nothing written.
 -- Errors (nothing written): WRONGTYPE.

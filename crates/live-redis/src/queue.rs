@@ -12,8 +12,8 @@ use std::future::Future;
 use chrono::{DateTime, Utc};
 use redis::{FromRedisValue, ScriptInvocation, Value};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MAX_PEEK_BYTES, Peeked, Proof, Receipt, Reindexed,
-    Shard, ShardCount, SpendEvent, SpendQueue,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MAX_PEEK_BYTES, Peeked, Receipt, Reindexed, Shard,
+    ShardCount, SpendEvent, SpendQueue,
 };
 
 pub(crate) use backlog::Backlogs;
@@ -80,30 +80,24 @@ impl LiveRedis {
 
     async fn take_prefix(&self, receipt: &Receipt) -> Result<Acked, LiveRedisError> {
         input::batch("receipt.entries", receipt.entries)?;
+        let (entries, digest) = (receipt.entries, receipt.digest.to_string());
         let mut call;
-        match receipt.proof {
-            Proof::Chain { .. } => {
-                call = script::ACK.prepare_invoke();
-                self.key_index(&mut call, receipt.shard);
-                call.arg(receipt.entries).arg(&receipt.head[..]).arg(&receipt.last[..]);
-                call.arg(receipt.charges.len());
-                for (scope, charge) in &receipt.charges {
-                    call.arg(scope.to_string())
-                        .arg(charge.amount.picos().to_string())
-                        .arg(charge.paid_events);
-                }
-                for (start, amount) in &receipt.starts {
-                    call.arg(start.to_string()).arg(amount.picos().to_string());
-                }
+        if receipt.shard.is_older() {
+            let older = self.older()?;
+            call = script::ACK_OLDER.prepare_invoke();
+            call.key(older.list()).arg(entries).arg(digest);
+            for (scope, charge) in &receipt.charges {
+                call.key(older.counter(scope)).arg(charge.amount.to_string());
             }
-            Proof::Digest(digest) => {
-                let older = self.older()?;
-                call = script::ACK_OLDER.prepare_invoke();
-                call.key(older.list());
-                call.arg(receipt.entries).arg(&receipt.head[..]).arg(hex::encode(digest));
-                for (scope, charge) in &receipt.charges {
-                    call.key(older.counter(scope)).arg(charge.amount.to_string());
-                }
+        } else {
+            call = script::ACK.prepare_invoke();
+            self.key_index(&mut call, receipt.shard);
+            call.arg(entries).arg(digest).arg(receipt.charges.len());
+            for (scope, charge) in &receipt.charges {
+                call.arg(scope.to_string()).arg(charge.amount.picos().to_string()).arg(charge.paid_events);
+            }
+            for (start, amount) in &receipt.starts {
+                call.arg(start.to_string()).arg(amount.picos().to_string());
             }
         }
         match self.hot_script::<Vec<u64>>(&call).await?[..] {

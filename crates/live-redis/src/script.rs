@@ -8,6 +8,7 @@ const DECIMAL: &str = include_str!("../lua/parts/decimal.lua");
 const BULK: &str = include_str!("../lua/parts/bulk.lua");
 const REMOVE: &str = include_str!("../lua/parts/remove.lua");
 const INDEX: &str = include_str!("../lua/parts/index.lua");
+const PREFIX: &str = include_str!("../lua/parts/prefix.lua");
 const SCAN: &str = include_str!("../lua/parts/scan.lua");
 
 macro_rules! script {
@@ -40,9 +41,9 @@ script! {
     /// Reads the head of the queue.
     PEEK = "peek.lua" [INDEX];
     /// Takes a committed prefix off the queue.
-    ACK = "ack.lua" [DECIMAL, BULK, REMOVE, INDEX];
+    ACK = "ack.lua" [DECIMAL, BULK, REMOVE, INDEX, PREFIX];
     /// Takes a committed prefix off the queue of an older deployment.
-    ACK_OLDER = "ack_older.lua";
+    ACK_OLDER = "ack_older.lua" [PREFIX];
     /// What is pending for a scope.
     PENDING = "pending.lua" [DECIMAL, INDEX, SCAN];
     /// What is pending for an organization since an instant.

@@ -10,6 +10,7 @@ mod memory;
 mod millis;
 mod older;
 mod pending;
+mod prefix;
 mod queue;
 mod receipt;
 mod scope;
@@ -31,10 +32,11 @@ pub use memory::{MemoryQueue, MemoryQueueError, MemorySnapshot};
 pub use millis::Millis;
 pub use older::{OLDER_KEY, UNATTRIBUTED, older_start};
 pub use pending::PendingSpend;
+pub use prefix::PrefixDigest;
 pub use queue::{Acked, Enqueued, QueueError, Reindexed, SpendQueue};
 pub use receipt::{
-    BatchLimit, BatchLimitError, Index, MAX_BATCH, MAX_PEEK_BYTES, ParseBatchLimitError, Peeked, Proof,
-    Receipt, Stop,
+    BatchLimit, BatchLimitError, Index, MAX_BATCH, MAX_PEEK_BYTES, ParseBatchLimitError, Peeked, Receipt,
+    Stop,
 };
 pub use scope::{ScopeRef, ScopeRefError};
 pub use shard::{MAX_SHARDS, ParseShardCountError, Shard, ShardCount, ShardCountError};

@@ -16,8 +16,8 @@ use crate::{BatchLimit, EncodedEvent, Peeked, Receipt, Shard, ShardCount};
 /// 3. **Peek takes nothing.** It may be called at any time, by anyone, and returns what an acknowledgement
 ///    can name. It never skips: what cannot be read stops it ([`crate::Stop`]).
 /// 4. **Acknowledge takes exactly what the receipt names**, and only while the head of the shard still *is*
-///    that prefix, first and last entry compared byte for byte. Anything else is [`Acked::Changed`] and changes
-///    nothing. The counters lose exactly what enqueueing those entries added. It works when memory is full.
+///    that prefix, every entry of it compared ([`crate::PrefixDigest`]). Anything else is [`Acked::Changed`] and
+///    changes nothing. The counters lose exactly what enqueueing those entries added. It works when memory is full.
 ///
 /// # What the caller owes
 ///

@@ -4,10 +4,9 @@ use core::fmt;
 use core::str::FromStr;
 use std::collections::BTreeMap;
 
-use sha1::{Digest, Sha1};
 use thiserror::Error;
 
-use crate::{Chain, Charge, Entry, EntryError, Millis, ScopeRef, Shard, Start, Usd};
+use crate::{Charge, Entry, EntryError, Millis, PrefixDigest, ScopeRef, Shard, Start, Usd};
 
 /// The most entries of one peek or acknowledgement.
 pub const MAX_BATCH: u32 = 10_000;
@@ -64,7 +63,8 @@ impl fmt::Display for BatchLimit {
     }
 }
 
-/// The head of a shard: the entries that can be committed as one batch, and why they end where they end.
+/// The head of a shard: entries that can be committed, as one batch or as several in their order, and why they end where they
+/// end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peeked {
     /// Where they were read.
@@ -77,8 +77,6 @@ pub struct Peeked {
     pub stop: Option<Stop>,
     /// Whether the shard's index of pending spend is proven to match its entries.
     pub index: Index,
-    charges: BTreeMap<ScopeRef, Charge>,
-    starts: BTreeMap<Start, Usd>,
 }
 
 /// Whether a shard's index of pending spend can be relied on.
@@ -105,12 +103,12 @@ pub enum Stop {
         error: EntryError,
     },
     /// The next entry is sound but does not follow from the one before it: something between them was taken
-    /// or put by another hand. It starts a batch of its own, since no chain proves both sides.
+    /// or put by another hand. It starts a batch of its own: a batch is one unbroken piece of the chain.
     ChainBreak {
         /// Its place in the list.
         position: usize,
     },
-    /// The charges of one scope would exceed what a counter holds.
+    /// The costs of the entries together would exceed what a counter holds, and so might those of a scope.
     AmountBound {
         /// The place of the entry that did not fit.
         position: usize,
@@ -124,43 +122,14 @@ pub struct Receipt {
     pub shard: Shard,
     /// How many entries to take off the head.
     pub entries: u32,
-    /// The raw first entry.
-    pub head: Vec<u8>,
-    /// The raw last entry.
-    pub last: Vec<u8>,
-    /// What proves the entries between them.
-    pub proof: Proof,
+    /// What they are, byte for byte.
+    pub digest: PrefixDigest,
+    /// The sequence numbers of the first and the last one, to be shown; `None` where entries have none.
+    pub seqs: Option<(u64, u64)>,
     /// What the entries added to the counters, so what is to be subtracted.
     pub charges: BTreeMap<ScopeRef, Charge>,
     /// What they added to the index by time.
     pub starts: BTreeMap<Start, Usd>,
-}
-
-/// What proves every entry of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
-    /// The last entry's link proves all before it.
-    Chain {
-        /// The sequence number of the first entry.
-        first_seq: u64,
-        /// The sequence number of the last entry.
-        last_seq: u64,
-        /// The link of the last entry.
-        chain: Chain,
-    },
-    /// In the list of an older deployment, which has no chain: the SHA-1 of all raw entries, one after the other.
-    Digest([u8; 20]),
-}
-
-impl Receipt {
-    /// The sequence numbers of the first and the last entry; `None` where entries have none.
-    #[must_use]
-    pub const fn seqs(&self) -> Option<(u64, u64)> {
-        match self.proof {
-            Proof::Chain { first_seq, last_seq, .. } => Some((first_seq, last_seq)),
-            Proof::Digest(_) => None,
-        }
-    }
 }
 
 impl Peeked {
@@ -168,25 +137,21 @@ impl Peeked {
     ///
     /// What every implementation of [`crate::SpendQueue`] returns from a peek, so all agree on where a batch ends.
     pub fn read(shard: Shard, raw: impl IntoIterator<Item = Vec<u8>>, depth: u64, index: Index) -> Self {
-        let mut peeked = Self {
-            shard,
-            entries: Vec::new(),
-            depth,
-            stop: None,
-            index,
-            charges: BTreeMap::new(),
-            starts: BTreeMap::new(),
-        };
+        let mut peeked = Self { shard, entries: Vec::new(), depth, stop: None, index };
+        let mut cost = Usd::ZERO;
         let decode = if shard.is_older() { Entry::decode_older } else { Entry::decode };
         for (position, raw) in raw.into_iter().enumerate() {
             let stop = match decode(raw.clone()) {
                 Err(error) => Some(Stop::Corrupt { position, raw, error }),
                 Ok(entry) if peeked.breaks(&entry) => Some(Stop::ChainBreak { position }),
-                Ok(entry) if !peeked.charge(&entry) => Some(Stop::AmountBound { position }),
-                Ok(entry) => {
-                    peeked.entries.push(entry);
-                    None
-                }
+                Ok(entry) => match cost.checked_add(entry.event.cost.unwrap_or_default()) {
+                    Some(sum) if sum.counter().is_ok() => {
+                        cost = sum;
+                        peeked.entries.push(entry);
+                        None
+                    }
+                    _ => Some(Stop::AmountBound { position }),
+                },
             };
             if stop.is_some() {
                 peeked.stop = stop;
@@ -208,14 +173,37 @@ impl Peeked {
         !self.shard.is_older() && self.entries.last().is_some_and(|before| !entry.follows(before))
     }
 
-    /// Adds an entry's charges; `false`, with nothing added, when a sum would not fit a counter.
-    fn charge(&mut self, entry: &Entry) -> bool {
-        let Some(cost) = entry.event.paid() else { return true };
-        let sum = |scope| self.charges.get(scope).copied().unwrap_or_default().amount.checked_add(cost);
-        let fits = |scope| sum(scope).is_some_and(|sum: Usd| sum.counter().is_ok());
-        if !entry.counters().iter().all(fits) {
-            return false;
-        }
+    /// The receipt for the whole batch, to be given back once it is committed; `None` when there is no entry.
+    #[must_use]
+    pub fn receipt(&self) -> Option<Receipt> {
+        Receipt::of(self.shard, &self.entries)
+    }
+}
+
+impl Receipt {
+    /// For entries that stand at the head of their shard, or will once what was peeked before them is taken off; `None` when
+    /// there is no entry.
+    ///
+    /// What one peek returned may be committed as several batches. Each is an unbroken piece of it with a receipt of its own, and
+    /// they are acknowledged in their order: a receipt that is given back too early names no head, and changes nothing.
+    #[must_use]
+    pub fn of(shard: Shard, entries: &[Entry]) -> Option<Self> {
+        let (first, last) = (entries.first()?, entries.last()?);
+        let mut receipt = Self {
+            shard,
+            entries: u32::try_from(entries.len()).ok()?,
+            digest: PrefixDigest::of(entries.iter().map(Entry::raw)),
+            seqs: first.link.zip(last.link).map(|(first, last)| (first.seq, last.seq)),
+            charges: BTreeMap::new(),
+            starts: BTreeMap::new(),
+        };
+        entries.iter().for_each(|entry| receipt.charge(entry));
+        Some(receipt)
+    }
+
+    /// Adds what an entry added to the counters. No sum exceeds one: the peek had ended before ([`Stop::AmountBound`]).
+    fn charge(&mut self, entry: &Entry) {
+        let Some(cost) = entry.event.paid() else { return };
         let at = entry.link.and(entry.event.started_at).map(Millis::of);
         for scope in entry.counters() {
             let charge = self.charges.entry(scope.clone()).or_default();
@@ -226,31 +214,5 @@ impl Peeked {
                 *amount = amount.checked_add(cost).unwrap_or(*amount);
             }
         }
-        true
-    }
-
-    /// The receipt for the whole batch, to be given back once it is committed; `None` when there is no entry.
-    #[must_use]
-    pub fn receipt(&self) -> Option<Receipt> {
-        let (first, last) = (self.entries.first()?, self.entries.last()?);
-        let proof = match (first.link, last.link) {
-            (Some(first), Some(last)) => {
-                Proof::Chain { first_seq: first.seq, last_seq: last.seq, chain: last.chain }
-            }
-            _ => {
-                let mut hash = Sha1::new();
-                self.entries.iter().for_each(|entry| hash.update(entry.raw()));
-                Proof::Digest(hash.finalize().into())
-            }
-        };
-        Some(Receipt {
-            shard: self.shard,
-            entries: u32::try_from(self.entries.len()).ok()?,
-            head: first.raw().to_vec(),
-            last: last.raw().to_vec(),
-            proof,
-            charges: self.charges.clone(),
-            starts: self.starts.clone(),
-        })
     }
 }

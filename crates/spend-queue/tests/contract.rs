@@ -3,8 +3,8 @@
 
 use chrono::{DateTime, Utc};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MemoryQueue, MemoryQueueError, Proof, Receipt,
-    Reindexed, ScopeRef, Shard, ShardCount, SpendEvent, Stop, Usd,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MemoryQueue, MemoryQueueError, Receipt, Reindexed,
+    ScopeRef, Shard, ShardCount, SpendEvent, Stop, Usd,
 };
 
 fn now() -> DateTime<Utc> {
@@ -62,11 +62,11 @@ fn an_id_is_remembered_after_its_event_left_the_queue() {
 #[test]
 fn sequence_and_chain_go_on_after_the_queue_was_empty() {
     let queue = filled(&["a"]);
-    let first = receipt(&queue);
-    let _ = queue.ack_now(&first);
+    let before = queue.peek_now(shard(), limit());
+    let _ = queue.ack_now(&before.receipt().unwrap());
     assert_eq!(queue.enqueue_now(&event("b", 5)), Ok(Enqueued::Accepted { seq: 2, depth: 1 }));
     let entry = queue.peek_now(shard(), limit()).entries.remove(0);
-    let Proof::Chain { chain, .. } = first.proof else { panic!("{first:?}") };
+    let chain = before.entries[0].link.unwrap().chain;
     assert_eq!(entry.link.unwrap().chain, event("b", 5).chain_after(chain, 2));
 }
 

@@ -76,7 +76,7 @@ impl Server {
         let before = self.before(shard);
         let mut items = self.oracle.view(shard).items.clone();
         let place = rng.random_range(0..items.len().max(1));
-        let (fault, what) = match rng.random_range(0..6) {
+        let (fault, what) = match rng.random_range(0..7) {
             0 => {
                 let garbage = self.garbage(items.choose(rng), rng);
                 let what = format!("puts {garbage:?} before the head");
@@ -96,6 +96,16 @@ impl Server {
                 (Fault::ForeignPush, what)
             }
             3 => {
+                // By its ends, a batch that is under way would stand there once more.
+                let last = rng.random_range(2..=3);
+                items.get(2 * last - 1)?;
+                let (head, end) = (Arc::clone(&items[0]), Arc::clone(&items[last]));
+                let what = format!("puts copies of {:?} and {:?} around others", head.id(), end.id());
+                items.insert(last + 1, head);
+                items.insert(2 * last + 1, end);
+                (Fault::ForeignPush, what)
+            }
+            4 => {
                 let original = Arc::clone(items.get(place)?);
                 let garbage = self.garbage(Some(&original), rng);
                 let what = format!("overwrites {:?} at {place} by {garbage:?}", original.id());
@@ -104,7 +114,7 @@ impl Server {
                 (Fault::ForeignOverwrite, what)
             }
             end => {
-                let place = if end == 4 { 0 } else { items.len().checked_sub(1)? };
+                let place = if end == 5 { 0 } else { items.len().checked_sub(1)? };
                 let taken = (place < items.len()).then(|| items.remove(place))?;
                 self.lose(shard, &items, &taken);
                 (Fault::ForeignPop, format!("takes {:?} off at {place}", taken.id()))

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueueError, Peeked, Receipt, Reindexed, ScopeRef, Shard,
-    Stop, Usd,
+    Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueueError, Peeked, PrefixDigest, Receipt, Reindexed,
+    ScopeRef, Shard, Stop, Usd,
 };
 
 use super::Server;
@@ -60,20 +60,31 @@ impl Server {
         peeked
     }
 
+    /// Whether the first and the last entry of a batch are in their places, whatever stands between.
+    fn ends_agree(&self, receipt: &Receipt) -> bool {
+        let list = self.queue.raw(receipt.shard);
+        let last = usize::try_from(receipt.entries).unwrap_or(usize::MAX).saturating_sub(1);
+        self.ends
+            .get(&receipt.digest)
+            .is_some_and(|ends| list.first() == Some(&ends[0]) && list.get(last) == Some(&ends[1]))
+    }
+
     pub(super) fn ack_with_bug(&self, receipt: &Receipt) -> Acked {
         let list = self.queue.raw(receipt.shard);
         let count = usize::try_from(receipt.entries).unwrap_or(usize::MAX);
-        let whole =
-            list.first() == Some(&receipt.head) && list.get(count.saturating_sub(1)) == Some(&receipt.last);
+        let whole = list.get(..count).is_some_and(|prefix| PrefixDigest::of(prefix) == receipt.digest);
+        let head = self.ends.get(&receipt.digest).map(|ends| &ends[0]);
         let mut wrong = receipt.clone();
-        // Takes so many entries off, whatever the last one is.
+        // Takes so many entries off, whatever they are.
         let mut take = |count: usize| {
-            if let (Ok(entries), Some(last)) = (u32::try_from(count), list.get(count.wrapping_sub(1))) {
-                (wrong.entries, wrong.last) = (entries, last.clone());
+            let prefix = list.get(..count).filter(|prefix| !prefix.is_empty());
+            if let (Ok(entries), Some(prefix)) = (u32::try_from(count), prefix) {
+                (wrong.entries, wrong.digest) = (entries, PrefixDigest::of(prefix));
             }
         };
         match self.bug {
-            Some(Bug::HeadOnlyAck) => take(count.min(list.len())),
+            Some(Bug::HeadOnlyAck) if head.is_some() && list.first() == head => take(count.min(list.len())),
+            Some(Bug::EndsOnlyAck) if self.ends_agree(receipt) => take(count),
             Some(Bug::AckOneMore) if whole => take(count + 1),
             Some(Bug::AckOneLess) if whole => take(count - 1),
             Some(Bug::CountersKept) => {

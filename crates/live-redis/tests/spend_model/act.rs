@@ -39,7 +39,7 @@ pub(crate) enum Act {
     Ack {
         back: usize,
     },
-    /// A receipt with the first entry of one and the last one of another.
+    /// A receipt with the number of entries of one and the digest of another.
     AckMixed {
         back: usize,
         other: usize,

@@ -16,6 +16,10 @@ pub(crate) enum Foreign {
     Repeat {
         at: usize,
     },
+    /// Copies of the first entry and the one at `last` around as many others as stand between those.
+    Surround {
+        last: usize,
+    },
     PopFront,
     PopBack,
     /// An old flusher that trims by number.
@@ -51,6 +55,7 @@ pub(crate) fn foreign() -> impl Strategy<Value = Foreign> {
         bytes().prop_map(Foreign::PushBack),
         bytes().prop_map(Foreign::PushFront),
         (0..9_usize).prop_map(|at| Foreign::Repeat { at }),
+        (1..5_usize).prop_map(|last| Foreign::Surround { last }),
         Just(Foreign::PopFront),
         Just(Foreign::PopBack),
         (1..4_usize).prop_map(|entries| Foreign::Trim { entries }),
@@ -74,6 +79,12 @@ pub(crate) fn change(list: &mut VecDeque<Vec<u8>>, foreign: Foreign, millis: i64
         Foreign::Repeat { at } => {
             if let Some(at) = place(at) {
                 list.push_back(list[at].clone());
+            }
+        }
+        Foreign::Surround { last } => {
+            if 2 * last <= list.len() && last > 0 {
+                list.insert(last + 1, list[0].clone());
+                list.insert(2 * last + 1, list[last].clone());
             }
         }
         Foreign::Remove { at } => {

@@ -23,7 +23,8 @@ pub(crate) struct World {
     /// A second gateway.
     other: LiveRedis,
     model: MemoryQueue,
-    receipts: VecDeque<Receipt>,
+    /// With the entries that each one names.
+    receipts: VecDeque<(Receipt, Vec<Vec<u8>>)>,
     /// What was moved aside, oldest first.
     aside: Vec<Vec<u8>>,
     /// Whether the server keeps what it has when it dies.
@@ -67,31 +68,31 @@ impl World {
             Act::Peek { entries } => {
                 let peeked = self.hot.redis.peek(shard(), limit(entries)).await.unwrap();
                 prop_assert_eq!(&peeked, &self.model.peek_now(shard(), limit(entries)));
-                self.receipts.extend(peeked.receipt());
+                let raw = peeked.entries.iter().map(|entry| entry.raw().to_vec()).collect();
+                self.receipts.extend(peeked.receipt().map(|receipt| (receipt, raw)));
                 if self.receipts.len() > RECEIPTS {
                     self.receipts.pop_front();
                 }
                 Ok(())
             }
-            Act::Ack { back } => match self.receipt(back).cloned() {
-                Some(receipt) => self.ack(&receipt).await,
+            Act::Ack { back } => match self.receipt(back) {
+                Some((receipt, raw)) => self.ack(receipt, raw).await,
                 None => Ok(()),
             },
             Act::AckMixed { back, other } => {
-                let (Some(mut receipt), Some(other)) = (self.receipt(back).cloned(), self.receipt(other))
+                let (Some((receipt, _)), Some((other, raw))) = (self.receipt(back), self.receipt(other))
                 else {
                     return Ok(());
                 };
-                receipt.last.clone_from(&other.last);
-                self.ack(&receipt).await
+                self.ack(&Receipt { digest: other.digest, ..receipt.clone() }, raw).await
             }
             Act::AckTooMuch => {
-                let Some(mut receipt) = self.receipt(0).cloned() else { return Ok(()) };
+                let Some((mut receipt, raw)) = self.receipt(0).cloned() else { return Ok(()) };
                 for charge in receipt.charges.values_mut() {
                     charge.amount = charge.amount.checked_add(Usd::from_picos(1)).unwrap();
                     charge.paid_events += 1;
                 }
-                self.ack(&receipt).await
+                self.ack(&receipt, &raw).await
             }
             Act::Pending { scope } => {
                 let scope = SCOPES[scope].parse().unwrap();
@@ -131,7 +132,7 @@ impl World {
     }
 
     /// A receipt by its age.
-    fn receipt(&self, back: usize) -> Option<&Receipt> {
+    fn receipt(&self, back: usize) -> Option<&(Receipt, Vec<Vec<u8>>)> {
         self.receipts.iter().rev().nth(back)
     }
 
@@ -193,8 +194,12 @@ impl World {
         self.compare().await
     }
 
-    async fn ack(&self, receipt: &Receipt) -> Outcome {
+    /// `raw`: the entries that were peeked. Nothing else may be taken.
+    async fn ack(&self, receipt: &Receipt, raw: &[Vec<u8>]) -> Outcome {
+        let named = usize::try_from(receipt.entries) == Ok(raw.len());
+        let same = named && self.model.raw(shard()).starts_with(raw);
         let got = self.hot.redis.ack(receipt).await.unwrap();
+        prop_assert_eq!(got != Acked::Changed, same);
         prop_assert_eq!(got, self.model.ack_now(receipt));
         Ok(())
     }
@@ -290,7 +295,8 @@ impl World {
             let peeked = self.hot.redis.peek(shard(), limit(100)).await.unwrap();
             prop_assert_eq!(&peeked, &self.model.peek_now(shard(), limit(100)));
             if let Some(receipt) = peeked.receipt() {
-                self.ack(&receipt).await?;
+                let raw: Vec<_> = peeked.entries.iter().map(|entry| entry.raw().to_vec()).collect();
+                self.ack(&receipt, &raw).await?;
             } else {
                 let corrupt = matches!(peeked.stop, Some(Stop::Corrupt { position: 0, .. }));
                 prop_assert!(corrupt, "{:?}", peeked.stop);

@@ -53,7 +53,7 @@ async fn an_acknowledgement_takes_exactly_its_batch_off_the_float_counters() {
     }
     let batch = hot.redis.peek(Shard::OLDER, limit(7)).await.unwrap();
     let receipt = batch.receipt().unwrap();
-    assert_eq!(receipt.seqs(), None);
+    assert_eq!(receipt.seqs, None);
     assert_eq!(hot.redis.ack(&receipt).await, Ok(Acked::Done { depth: 3, short_counters: 0 }));
     for counter in ["organization/o", "team/t", "user/u", "key/0ff"] {
         let left: f64 = hot.run(&[b"GET", format!("xhub:spend:{counter}").as_bytes()]).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use live_redis::LiveRedisError;
-use spend_queue::{Acked, Enqueued, QueueError, RequestDigest, SpendEvent, SpendQueue, Usd};
+use spend_queue::{Acked, Enqueued, Index, QueueError, RequestDigest, SpendEvent, SpendQueue, Usd};
 
 use crate::common::{Hot, event, limit, now, shard, team};
 use crate::{pending, scope};
@@ -102,6 +102,43 @@ async fn two_flushers_of_one_head_under_pushes_take_each_entry_once() {
         "{} acknowledgements came second and changed nothing",
         done.iter().map(|(_, lost)| lost).sum::<u64>()
     );
+}
+
+#[tokio::test]
+async fn an_acknowledgement_takes_nothing_that_stands_between_copies_of_its_ends() {
+    let hot = Hot::private().await;
+    for id in ["a", "b", "c"] {
+        hot.redis.enqueue(&event(id, 5)).await.unwrap();
+    }
+    let committed = hot.redis.peek(shard(), limit(3)).await.unwrap().receipt().unwrap();
+    let (key, ends) = (hot.key("queue"), hot.list().await);
+    // Somebody restores what is there, and gateways go on.
+    let _: u64 = hot.run(&[b"RPUSH", key.as_bytes(), &ends[0]]).await;
+    hot.redis.enqueue(&event("new", 7)).await.unwrap();
+    let _: u64 = hot.run(&[b"RPUSH", key.as_bytes(), &ends[2]]).await;
+    assert!(matches!(hot.redis.ack(&committed).await, Ok(Acked::Done { depth: 3, .. })));
+    let (left, digest) = (hot.list().await, hot.digest().await);
+    assert_eq!((&left[0], &left[2]), (&ends[0], &ends[2]));
+    for _ in 0..2 {
+        assert_eq!(hot.redis.ack(&committed).await, Ok(Acked::Changed));
+    }
+    assert_eq!(hot.digest().await, digest);
+}
+
+#[tokio::test]
+async fn an_entry_that_replaced_one_in_the_middle_is_not_taken_although_the_index_is_proven() {
+    let hot = Hot::private().await;
+    for id in ["a", "b", "c", "d"] {
+        hot.redis.enqueue(&event(id, 5)).await.unwrap();
+    }
+    let batch = hot.redis.peek(shard(), limit(3)).await.unwrap();
+    let link = batch.entries[1].link.unwrap();
+    let other = event("other", 900).entry(link.seq, link.chain);
+    let _: String = hot.run(&[b"LSET", hot.key("queue").as_bytes(), b"1", other.as_bytes()]).await;
+    assert_eq!(hot.redis.peek(shard(), limit(1)).await.unwrap().index, Index::Proven);
+    let digest = hot.digest().await;
+    assert_eq!(hot.redis.ack(&batch.receipt().unwrap()).await, Ok(Acked::Changed));
+    assert_eq!(hot.digest().await, digest);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@
 //! | 14 hot counters survive a reset | `amounts::only_what_started_in_the_new_period_occupies_it` |
 //! | 23 a key with no TTL, or that never expires | `spend_retention::every_bounded_memory_expires_and_a_permanent_one_never_does`; minutes in `counters` and `fast_path` |
 //! | 25 deadlock drops increments | usage-flusher `situations_sums::flushers_that_touch_scopes_in_opposite_order_settle_exact_sums`; iam-ledger `concurrency::overlapping_batches_of_several_committers_add_up_and_never_deadlock` |
-//! | 26 read-then-trim under concurrent pushes | `lost::two_flushers_of_one_head_under_pushes_take_each_entry_once` |
+//! | 26 read-then-trim under concurrent pushes | `lost::two_flushers_of_one_head_under_pushes_take_each_entry_once`, `lost::an_acknowledgement_takes_nothing_that_stands_between_copies_of_its_ends` |
 //! | 27 distinct ids fill Redis | `lost::a_remembered_id_takes_at_most_28_bytes`; `spend_retention` |
 //! | 28 a backlog grows unseen | `spend_pressure::a_backlog_is_its_length_and_when_its_head_was_made_ready` and others there; metrics and `readyz` in usage-flusher |
 //! | 29 rotating a secret zeroes its spend | `twice::a_rotated_secret_keeps_its_spend`; format 1 `spend_older::a_rotated_secret_leaves_its_key_what_it_was` |

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::MemoryQueueError;
 use crate::{
     Acked, BatchLimit, Chain, Charge, EncodedEvent, Enqueued, Entry, Index, Link, MAX_PEEK_BYTES, Millis,
-    Peeked, Proof, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, Start, Usd,
+    Peeked, PrefixDigest, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, Start, Usd,
 };
 
 #[derive(Debug, Clone)]
@@ -110,8 +110,7 @@ impl ShardModel {
         let Some(last) = usize::try_from(receipt.entries).ok().and_then(|count| count.checked_sub(1)) else {
             return Acked::Changed;
         };
-        let same = self.list.front() == Some(&receipt.head) && self.list.get(last) == Some(&receipt.last);
-        if !same || matches!(receipt.proof, Proof::Digest(_)) {
+        if self.list.len() <= last || PrefixDigest::of(self.list.iter().take(last + 1)) != receipt.digest {
             return Acked::Changed;
         }
         let mut short_counters = 0;
@@ -135,8 +134,9 @@ impl ShardModel {
             }
         }
         // What another hand put in place of an entry shows when it comes to the head.
-        let linked = |after: &Vec<u8>| Entry::are_linked(&receipt.last, after);
-        self.doubt |= short_counters > 0 || self.list.get(last + 1).is_some_and(|after| !linked(after));
+        let behind = self.list.get(last).zip(self.list.get(last + 1));
+        let foreign = behind.is_some_and(|(last, after)| !Entry::are_linked(last, after));
+        self.doubt |= short_counters > 0 || foreign;
         self.list.drain(..=last);
         self.head += u64::from(receipt.entries);
         self.settle_if_empty();
