@@ -16,12 +16,7 @@ mod unnest;
 mod ways;
 mod work;
 
-// The report of all benches of the workspace.
-#[allow(dead_code, reason = "each bench uses its own part")]
-#[path = "../../../live-redis/benches/common/report.rs"]
-mod report;
-#[path = "../../../live-redis/benches/common/table.rs"]
-mod table;
+use bench_frame::report;
 
 fn main() -> anyhow::Result<()> {
     program::run()

@@ -1,35 +1,15 @@
-//! The frame of the bench: options, the server, the report's two forms.
+//! The server of the bench, and how much to measure on it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use bench_frame::program::{self, NoOptions};
 use devstack::PostgresServer;
 use url::Url;
 
+use crate::machine;
 use crate::report::{Report, Section};
 use crate::ways::Ways;
-use crate::{machine, table};
-
-/// The flag without which nothing is measured: `cargo test --all-targets` and a bare `cargo bench` run this too.
-const MEASURE: &str = "--measure";
-
-#[derive(Debug, Parser)]
-#[command(about = "Measures commits on a PostgreSQL server of its own", max_term_width = 110)]
-struct Cli {
-    /// Measure; without it, nothing happens
-    #[arg(long, required = true)]
-    measure: bool,
-    /// Fewer and shorter rounds: figures to look at, not to publish
-    #[arg(long)]
-    quick: bool,
-    /// Write everything, each round included, to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// What cargo says to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 /// How much to measure in one round, in how many rounds.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +32,8 @@ impl Effort {
 }
 
 pub(crate) fn run() -> Result<()> {
-    if !std::env::args().any(|argument| argument == MEASURE) {
-        eprintln!("commit: measured by `cargo xtask bench commit` only");
-        return Ok(());
-    }
-    let cli = Cli::parse();
-    let effort = Effort::of(cli.quick);
+    let Some(asked) = program::asked::<NoOptions>("commit") else { return Ok(()) };
+    let effort = Effort::of(asked.quick);
     // Durable as it comes; a checkpoint in the middle of a round would fall on one way and not on the others.
     let server = PostgresServer::builder()
         .setting("max_wal_size", "8GB")
@@ -81,12 +57,7 @@ pub(crate) fn run() -> Result<()> {
         }
         anyhow::Ok(report)
     })?;
-    print!("{}", table::of(&report));
-    if let Some(file) = cli.json {
-        let text = serde_json::to_string_pretty(&report.to_json(cli.quick, effort.rounds))?;
-        std::fs::write(&file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    asked.hand_in(&report, effort.rounds)
 }
 
 /// Sizes and titles of the sections.

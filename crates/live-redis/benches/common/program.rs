@@ -1,40 +1,16 @@
-//! The frame of a bench: options, servers, pinning, the report's two forms.
-//!
-//! A bench is a program and not a harness, because a figure comes from the server's own counters or from a loaded
-//! connection, and because what lasts on a noisy machine is the ratio of two figures whose rounds alternate.
+//! The servers of a bench, and how long it may use them.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use bench_frame::machine;
+use bench_frame::program::{self, NoOptions};
 use devstack::RedisServer;
 
-use super::machine;
+use super::pinning;
 use super::report::Report;
 use super::server::Server;
-use super::table;
-
-/// The flag without which nothing is measured: `cargo test --all-targets` and a bare `cargo bench` run this too.
-const MEASURE: &str = "--measure";
-
-#[derive(Debug, Parser)]
-#[command(about = "Measures on Redis servers of its own", max_term_width = 110)]
-struct Cli {
-    /// Measure; without it, nothing happens
-    #[arg(long, required = true)]
-    measure: bool,
-    /// Fewer and shorter rounds: figures to look at, not to publish
-    #[arg(long)]
-    quick: bool,
-    /// Write everything, each round included, to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// What cargo says to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 /// How long and how often to measure.
 #[derive(Debug, Clone, Copy)]
@@ -72,12 +48,8 @@ pub(crate) fn run<const SERVERS: usize, F>(
 where
     F: Future<Output = Result<Report>> + Send + 'static,
 {
-    if !std::env::args().any(|argument| argument == MEASURE) {
-        eprintln!("{bench}: measured by `cargo xtask bench {bench}` only");
-        return Ok(());
-    }
-    let cli = Cli::parse();
-    let effort = Effort::of(cli.quick);
+    let Some(asked) = program::asked::<NoOptions>(bench) else { return Ok(()) };
+    let effort = Effort::of(asked.quick);
     let mut servers = Vec::with_capacity(SERVERS);
     for _ in 0..SERVERS {
         servers.push(RedisServer::builder().start().context("the bench needs Redis servers of its own")?);
@@ -88,13 +60,7 @@ where
     let empty = runtime.block_on(pinned(bench, &urls))?;
     let measured = runtime.spawn(measure(urls, effort, empty));
     let report = runtime.block_on(measured).context("the measurement died")??;
-
-    print!("{}", table::of(&report));
-    if let Some(file) = cli.json {
-        let text = serde_json::to_string_pretty(&report.to_json(cli.quick, effort.rounds))?;
-        std::fs::write(&file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    asked.hand_in(&report, effort.rounds)
 }
 
 /// A report that knows the machine, with client and servers on their cores.
@@ -108,6 +74,6 @@ async fn pinned(bench: &'static str, urls: &[String]) -> Result<Report> {
     }
     // Described first: afterwards this process sees one core only.
     let mut described = machine::describe(&version);
-    described["pinned"] = machine::pin(&processes).into();
+    described["pinned"] = pinning::pin(&processes).into();
     Ok(Report::new(bench, described))
 }

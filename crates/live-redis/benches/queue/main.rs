@@ -12,9 +12,9 @@ mod fill;
 mod memory;
 mod raw_script;
 mod reads;
-mod traffic;
 
 use anyhow::Result;
+use bench_frame::traffic;
 
 use common::program::{self, Effort};
 use common::report::Report;

@@ -1,4 +1,4 @@
-//! The events that are queued: those of a busy gateway.
+//! The finished calls of a busy gateway.
 
 use std::ops::Range;
 
@@ -7,7 +7,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 use spend_queue::{EncodedEvent, ScopeRef, SpendEvent};
 
-const ORGANIZATIONS: usize = 20;
+/// Organizations of the whole deployment.
+pub const ORGANIZATIONS: usize = 20;
 const TEAMS: usize = 10;
 const USERS: usize = 8;
 const KEYS: usize = 3;
@@ -16,11 +17,11 @@ const ALL_KEYS: usize = ORGANIZATIONS * TEAMS * USERS * KEYS;
 /// Shares no factor with the number of keys, so that neighbours in time are strangers.
 const STRIDE: usize = 2_741;
 /// Calls take up to ten seconds, so events of one moment started at as many different milliseconds.
-pub(crate) const LONGEST_CALL_MILLIS: i64 = 10_000;
+pub const LONGEST_CALL_MILLIS: i64 = 10_000;
 
 /// Who calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Callers {
+pub enum Callers {
     /// All keys in turn: 20 organizations of 10 teams of 8 users with 3 keys each.
     Everyone,
     /// One key.
@@ -28,7 +29,11 @@ pub(crate) enum Callers {
 }
 
 /// The nth finished call of an hour that began at `hour`.
-pub(crate) fn event(nth: usize, callers: Callers, hour: DateTime<Utc>) -> Result<SpendEvent> {
+///
+/// # Errors
+///
+/// None for numbers below 2^40: the bounds of an event are kept.
+pub fn event(nth: usize, callers: Callers, hour: DateTime<Utc>) -> Result<SpendEvent> {
     let key = match callers {
         Callers::Everyone => nth * STRIDE % ALL_KEYS,
         Callers::OneKey => 0,
@@ -41,11 +46,7 @@ pub(crate) fn event(nth: usize, callers: Callers, hour: DateTime<Utc>) -> Result
         .into_iter()
         .map(|(kind, id)| ScopeRef::new(kind, id.as_str()))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut event = SpendEvent::new(
-        format!("0197a2c4-7d1e-7{:03x}-9b2f-{nth:012x}", nth % 4_096),
-        "gpt-4o-2024-08-06",
-        scopes,
-    );
+    let mut event = SpendEvent::new(request_id(nth), "gpt-4o-2024-08-06", scopes);
     event.organization_id = Some(organization);
     event.team_id = Some(team);
     event.user_id = Some(user);
@@ -66,28 +67,34 @@ pub(crate) fn event(nth: usize, callers: Callers, hour: DateTime<Utc>) -> Result
     Ok(event)
 }
 
-/// The id of an organization.
-pub(crate) fn organization(number: usize) -> String {
+/// The id of an organization, of which there are 20.
+#[must_use]
+pub fn organization(number: usize) -> String {
     format!("organization-{number:06}")
 }
 
 /// Those events made ready, so that making them is not measured.
-pub(crate) fn encoded(
-    numbers: Range<usize>,
-    callers: Callers,
-    hour: DateTime<Utc>,
-) -> Result<Vec<EncodedEvent>> {
+///
+/// # Errors
+///
+/// None for numbers below 2^40: the bounds of an event are kept.
+pub fn encoded(numbers: Range<usize>, callers: Callers, hour: DateTime<Utc>) -> Result<Vec<EncodedEvent>> {
     numbers.map(|nth| Ok(event(nth, callers, hour)?.encode(hour)?)).collect()
 }
 
 /// Events that leave little but the memory of their ids: free, so that they charge nobody.
-pub(crate) fn free(numbers: Range<usize>) -> Result<Vec<EncodedEvent>> {
+///
+/// # Errors
+///
+/// None for numbers below 2^40: the bounds of an event are kept.
+pub fn free(numbers: Range<usize>) -> Result<Vec<EncodedEvent>> {
     let now = Utc::now();
     let scope = ScopeRef::new("team", "t")?;
     numbers.map(|nth| Ok(SpendEvent::new(request_id(nth), "m", vec![scope.clone()]).encode(now)?)).collect()
 }
 
 /// The request id of the nth call, in the writing of a UUID.
-pub(crate) fn request_id(nth: usize) -> String {
+#[must_use]
+pub fn request_id(nth: usize) -> String {
     format!("0197a2c4-7d1e-7{:03x}-9b2f-{nth:012x}", nth % 4_096)
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::report::{Bound, Report};
+use crate::report::{Bound, Report};
 
 /// A heading, the sections' tables, and a verdict.
-pub(crate) fn of(report: &Report) -> String {
+#[must_use]
+pub fn of(report: &Report) -> String {
     let mut text = String::new();
     let part = |name: &str| report.machine[name].as_str().unwrap_or("unknown").to_owned();
     // Writing to a string cannot fail.
@@ -77,6 +78,7 @@ fn judge(required: Option<Bound>, value: f64) -> (String, &'static str) {
             let shown = match bound {
                 Bound::AtMost(bound) => format!("<= {}", ratio(bound)),
                 Bound::AtLeast(bound) => format!(">= {}", ratio(bound)),
+                Bound::Between(low, high) => format!("{}-{}", ratio(low), ratio(high)),
             };
             (shown, if bound.holds(value) { "ok" } else { "SHORT" })
         }

@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+pub mod machine;
+pub mod program;
+pub mod report;
+pub mod table;
+pub mod traffic;
