@@ -5,20 +5,18 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory};
 
-use crate::cli::Cli;
-
 const PREFIX: &str = "TOLLGATE_";
 
-/// Warns about each variable with our prefix that no command knows.
-pub(crate) fn warn_of_unknown() {
-    for name in unknown(std::env::vars_os().map(|(name, _)| name)) {
+/// Warns about each variable of this process with our prefix that no command of the program knows.
+pub fn warn_of_unknown<Cli: CommandFactory>() {
+    for name in unknown(&Cli::command(), std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!("the environment variable {name} is not one of ours: it has no effect");
     }
 }
 
-fn unknown(names: impl Iterator<Item = OsString>) -> Vec<String> {
+fn unknown(command: &Command, names: impl Iterator<Item = OsString>) -> Vec<String> {
     let mut known = BTreeSet::new();
-    collect(&Cli::command(), &mut known);
+    collect(command, &mut known);
     names
         .filter(|name| !known.contains(name))
         .map(|name| name.to_string_lossy().into_owned())
@@ -35,11 +33,18 @@ fn collect(command: &Command, known: &mut BTreeSet<OsString>) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Arg;
+
     use super::*;
 
     #[test]
     fn only_what_has_our_prefix_and_no_command_knows_is_named() {
-        let names = ["TOLLGATE_REDIS_URL", "TOLLGATE_BATCH_MAX", "TOLLGATE_BATCHMAX", "PATH", "TOLLGATE_"];
-        assert_eq!(unknown(names.into_iter().map(OsString::from)), ["TOLLGATE_BATCHMAX", "TOLLGATE_"]);
+        let inner =
+            Command::new("run").arg(Arg::new("batch-max").long("batch-max").env("TOLLGATE_BATCH_MAX"));
+        let command =
+            Command::new("service").arg(Arg::new("log").env("TOLLGATE_LOG_FORMAT")).subcommand(inner);
+        let names = ["TOLLGATE_LOG_FORMAT", "TOLLGATE_BATCH_MAX", "TOLLGATE_BATCHMAX", "PATH", "TOLLGATE_"];
+        let names = names.into_iter().map(OsString::from);
+        assert_eq!(unknown(&command, names), ["TOLLGATE_BATCHMAX", "TOLLGATE_"]);
     }
 }
