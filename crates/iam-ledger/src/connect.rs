@@ -21,7 +21,8 @@ pub const MIN_SERVER_VERSION: i32 = 140_000;
 pub struct LedgerOptions {
     /// What `pg_stat_activity` shows, unless the URL or `PGAPPNAME` says otherwise. Default: `iam-ledger`.
     pub application_name: String,
-    /// The most connections of the pool, at least 1. One commit needs one. Default: 5.
+    /// The most connections of the pool, at least 1. A commit needs one, so a flusher needs one for each shard that it works on
+    /// at once, and one more for its other reads; [`Ledger::shard_locks`] use one outside the pool. Default: 5.
     pub max_connections: u32,
     /// How long the first connection may take. Longer hides a wrong host, shorter fails on a slow one. Default: 10 s.
     pub connect_timeout: Duration,
@@ -47,6 +48,17 @@ impl Default for LedgerOptions {
     }
 }
 
+/// How a ledger's pool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Connections that are open.
+    pub connections: u32,
+    /// Those of them that nobody uses.
+    pub idle: u32,
+    /// [`LedgerOptions::max_connections`].
+    pub max_connections: u32,
+}
+
 /// The ledger. A handle that is cheap to clone; all clones share one pool.
 ///
 /// Every session runs in UTC with `synchronous_commit` at least `on`, so a commit that was answered is on disk. Such
@@ -68,7 +80,8 @@ impl Ledger {
     /// # Errors
     ///
     /// [`LedgerError::Url`], [`LedgerError::Connect`] and [`LedgerError::ConnectTimedOut`] say which step failed and
-    /// never contain the password; [`LedgerError::ServerTooOld`] below PostgreSQL 14.
+    /// never contain the password (a connection that ended in mid-handshake is transient: a server that starts, stops or is
+    /// replaced does that); [`LedgerError::ServerTooOld`] below PostgreSQL 14.
     pub async fn connect(url: &SecretString, options: LedgerOptions) -> Result<Self, LedgerError> {
         let Address { options: connect, target } = Address::parse(url)?;
         let connect = session(connect, &options);
@@ -86,15 +99,41 @@ impl Ledger {
         self.pool.close().await;
     }
 
+    /// Whether the database answers, on a connection of the pool: for readiness.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Busy`] or [`LedgerError::Query`].
+    pub async fn ping(&self) -> Result<(), LedgerError> {
+        let asked = async { self.pool.acquire().await?.ping().await };
+        asked.await.map_err(|error| self.failed("asking whether the database answers", error))
+    }
+
     /// `host:port/database`, for people.
     #[must_use]
     pub fn target(&self) -> &str {
         &self.target
     }
 
+    /// How the pool stands now.
+    #[must_use]
+    pub fn pool_status(&self) -> PoolStatus {
+        PoolStatus {
+            connections: self.pool.size(),
+            idle: u32::try_from(self.pool.num_idle()).unwrap_or(u32::MAX),
+            max_connections: self.pool.options().get_max_connections(),
+        }
+    }
+
     /// A connection that is thrown away unless it is known to be sound.
     pub(crate) async fn lease(&self) -> Result<Lease, LedgerError> {
-        self.pool.acquire().await.map(Lease::new).map_err(|error| self.failed("getting a connection", error))
+        self.pool.acquire().await.map(Lease::new).map_err(|error| match error {
+            busy @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => {
+                self.failed("getting a connection", busy)
+            }
+            // A new connection was to be made, and its handshake failed.
+            error => LedgerError::Connect { target: self.target.to_string(), cause: Cause::new(error) },
+        })
     }
 
     /// A connection outside the pool, for what must not leave its traces in one.

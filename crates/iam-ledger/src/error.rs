@@ -187,9 +187,8 @@ impl LedgerError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Connect { cause, .. } | Self::Query { cause, .. } | Self::Migrate(cause) => {
-                cause.is_transient()
-            }
+            Self::Connect { cause, .. } => cause.is_transient() || cause.is_broken_handshake(),
+            Self::Query { cause, .. } | Self::Migrate(cause) => cause.is_transient(),
             Self::ConnectTimedOut { .. }
             | Self::Busy { .. }
             | Self::OutcomeUnknown { .. }
@@ -257,6 +256,14 @@ impl LedgerError {
         }
     }
 
+    /// The class of the SQLSTATE, its first two characters, such as `08` for connections; `None` when the server gave none.
+    #[must_use]
+    pub fn sqlstate_class(&self) -> Option<String> {
+        let mut code = self.sqlstate()?;
+        code.truncate(code.char_indices().nth(2).map_or(code.len(), |(end, _)| end));
+        Some(code)
+    }
+
     /// The violated constraint, when the server named one.
     #[must_use]
     pub fn constraint(&self) -> Option<&str> {
@@ -289,6 +296,26 @@ impl Cause {
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::BeginFailed => true,
             sqlx::Error::Database(_) => self.sqlstate().is_some_and(|code| is_transient_sqlstate(&code)),
+            _ => false,
+        }
+    }
+}
+
+impl Cause {
+    /// A handshake that broke off: what a server or a proxy that starts, stops or is replaced leaves behind. Whatever else
+    /// answers in a protocol of its own looks the same, so it is asked again too; the message says what came.
+    fn is_broken_handshake(&self) -> bool {
+        match &self.0 {
+            sqlx::Error::Protocol(_) => true,
+            sqlx::Error::Tls(error) => {
+                let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+                std::iter::from_fn(|| {
+                    let this = cause?;
+                    cause = this.source();
+                    Some(this)
+                })
+                .any(|error| error.is::<std::io::Error>())
+            }
             _ => false,
         }
     }

@@ -9,6 +9,7 @@ mod connect;
 mod dead_letter;
 mod doctor;
 mod error;
+mod flush_log_retention;
 mod hold;
 mod identity;
 mod key;
@@ -20,6 +21,7 @@ mod rate_tree;
 mod report;
 mod shard_locks;
 mod usage_report;
+mod usage_sums;
 
 pub use audit::{DayDifference, FlushBreak, LedgerAudit, ScopeDifference};
 pub use budget::{InFlight, QuotaLevel};
@@ -27,7 +29,7 @@ pub use commit::{Batch, Committed};
 pub use config::{
     ConfigWatch, IdentityCache, IdentityCacheOptions, RateTreeCache, WatchOptions, WatchStatus,
 };
-pub use connect::{Ledger, LedgerOptions, MIN_SERVER_VERSION};
+pub use connect::{Ledger, LedgerOptions, MIN_SERVER_VERSION, PoolStatus};
 pub use dead_letter::{
     DeadLetter, DeadLetterContent, DeadLetterKind, DeadLetterPage, Replay, ReplayOutcome, Replayed,
 };
@@ -46,5 +48,6 @@ pub use report::{DailyUsage, KindSpend, PeriodSpend, SettledEvent, SettledScan, 
 pub use shard_locks::ShardLocks;
 pub use usage_report::{
     MAX_REPORT_ROWS, ModelUsage, OpenHold, Overrun, ReportFilter, ReportFilterError, ScopePeriod, ScopeUsage,
-    UsageDay, UsageSums,
+    UsageDay,
 };
+pub use usage_sums::UsageSums;

@@ -4,6 +4,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use spend_queue::{ScopeRef, Usd};
 
 use crate::money::from_numeric;
+use crate::usage_sums::{UsageSums, counted, usage_sums};
 use crate::{Ledger, LedgerError};
 
 /// What the ledger holds, counted three ways that must agree.
@@ -55,18 +56,8 @@ pub struct DailyUsage {
     pub provider: String,
     /// The model.
     pub model: String,
-    /// Events, free and unpriced ones included.
-    pub events: u64,
-    /// Events without a cost.
-    pub unpriced_events: u64,
-    /// Input tokens.
-    pub prompt_tokens: u64,
-    /// Output tokens.
-    pub completion_tokens: u64,
-    /// Cached input tokens.
-    pub cached_tokens: u64,
-    /// What it costs.
-    pub cost: Usd,
+    /// The sums.
+    pub sums: UsageSums,
 }
 
 /// Settled spend of all scopes of one kind, over all periods.
@@ -186,15 +177,10 @@ impl Ledger {
             .map(|row| {
                 Ok(DailyUsage {
                     day: row.day,
+                    sums: usage_sums!(row),
                     organization_id: row.organization_id,
                     provider: row.provider,
                     model: row.model,
-                    events: counted("events", row.events)?,
-                    unpriced_events: counted("unpriced_events", row.unpriced_events)?,
-                    prompt_tokens: counted("prompt_tokens", row.prompt_tokens)?,
-                    completion_tokens: counted("completion_tokens", row.completion_tokens)?,
-                    cached_tokens: counted("cached_tokens", row.cached_tokens)?,
-                    cost: from_numeric("cost_usd", &row.cost_usd)?,
                 })
             })
             .collect()
@@ -248,10 +234,6 @@ impl Ledger {
             })
             .collect()
     }
-}
-
-fn counted(column: &'static str, count: i64) -> Result<u64, LedgerError> {
-    u64::try_from(count).map_err(|_| LedgerError::Unreadable { column, value: count.to_string() })
 }
 
 fn scope_ref(text: &str) -> Result<ScopeRef, LedgerError> {

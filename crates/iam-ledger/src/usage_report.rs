@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::money::from_numeric;
 use crate::quota::scope;
+use crate::usage_sums::{UsageSums, counted, usage_sums};
 use crate::{Ledger, LedgerError};
 
 /// The most rows of one read.
@@ -44,23 +45,6 @@ pub enum ReportFilterError {
     /// The ledger could not be read.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-}
-
-/// Sums over events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsageSums {
-    /// Events, free and unpriced ones included.
-    pub events: u64,
-    /// Events without a cost.
-    pub unpriced_events: u64,
-    /// Input tokens.
-    pub prompt_tokens: u64,
-    /// Output tokens.
-    pub completion_tokens: u64,
-    /// Cached input tokens.
-    pub cached_tokens: u64,
-    /// What they cost.
-    pub cost: Usd,
 }
 
 /// Usage of one UTC day and organization.
@@ -195,20 +179,6 @@ macro_rules! rows {
     }};
 }
 
-/// The sums of a row, whatever its type.
-macro_rules! sums {
-    ($row:expr) => {
-        UsageSums {
-            events: counted("events", $row.events)?,
-            unpriced_events: counted("unpriced_events", $row.unpriced_events)?,
-            prompt_tokens: counted("prompt_tokens", $row.prompt_tokens)?,
-            completion_tokens: counted("completion_tokens", $row.completion_tokens)?,
-            cached_tokens: counted("cached_tokens", $row.cached_tokens)?,
-            cost: from_numeric("cost_usd", &$row.cost_usd)?,
-        }
-    };
-}
-
 impl Ledger {
     /// Usage by UTC day and organization, newest first.
     ///
@@ -217,7 +187,7 @@ impl Ledger {
     /// [`ReportFilterError`].
     pub async fn usage_by_day(&self, filter: &ReportFilter) -> Result<Vec<UsageDay>, ReportFilterError> {
         rows!(self, filter, "queries/report_days.sql", "reading usage by day", |row| {
-            Ok(UsageDay { day: row.day, sums: sums!(row), organization_id: row.organization_id })
+            Ok(UsageDay { day: row.day, sums: usage_sums!(row), organization_id: row.organization_id })
         })
     }
 
@@ -229,7 +199,7 @@ impl Ledger {
     pub async fn usage_by_model(&self, filter: &ReportFilter) -> Result<Vec<ModelUsage>, ReportFilterError> {
         rows!(self, filter, "queries/report_models.sql", "reading usage by model", |row| {
             Ok(ModelUsage {
-                sums: sums!(row),
+                sums: usage_sums!(row),
                 organization_id: row.organization_id,
                 provider: row.provider,
                 model: row.model,
@@ -245,7 +215,7 @@ impl Ledger {
     pub async fn usage_by_scope(&self, filter: &ReportFilter) -> Result<Vec<ScopeUsage>, ReportFilterError> {
         rows!(self, filter, "queries/report_scopes.sql", "reading usage by scope", |row| {
             Ok(ScopeUsage {
-                sums: sums!(row),
+                sums: usage_sums!(row),
                 organization_id: row.organization_id,
                 scope: scope(row.kind, row.id)?,
             })
@@ -311,8 +281,4 @@ impl Ledger {
             })
         })
     }
-}
-
-fn counted(column: &'static str, count: i64) -> Result<u64, LedgerError> {
-    u64::try_from(count).map_err(|_| LedgerError::Unreadable { column, value: count.to_string() })
 }

@@ -56,6 +56,22 @@ impl LiveRedis {
         self.under(Contract::Strict, "compare_affinity", self.hot_script(&call)).await
     }
 
+    /// Removes the affinity if it is `expected`: compared and removed in one step. `false` when there is another or none;
+    /// nothing changes then. Who took a key with [`LiveRedis::swap_affinity`] gives up what is still its own, and nobody
+    /// else's. Safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// As [`LiveRedis::write_affinity`].
+    pub async fn drop_affinity(&self, key: &str, expected: &str) -> Result<bool, LiveRedisError> {
+        input::key("affinity key", key)?;
+        input::value("expected affinity", expected)?;
+        let mut call = script::RENEW_STRING.key(self.keys_of(key).affinity(key));
+        // To live for no time at all is to be gone: Redis deletes the key at once.
+        call.arg(expected).arg(0);
+        self.under(Contract::Strict, "drop_affinity", self.hot_script(&call)).await
+    }
+
     /// Stores `value` for `ttl`, if the affinity is `expected` (`None`: if there is none), in one step: of several who
     /// expect the same, one gets `true`. `false` when there is another; nothing changes then.
     ///

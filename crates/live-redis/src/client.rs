@@ -148,6 +148,17 @@ impl LiveRedis {
         &self.shared.options
     }
 
+    /// Whether the server answers: for readiness, not for decisions, which learn it from their own call. In a cluster one of its
+    /// nodes is asked.
+    ///
+    /// # Errors
+    ///
+    /// [`LiveRedisError::NotConfigured`] without Redis, or why there was no answer.
+    pub async fn ping(&self) -> Result<(), LiveRedisError> {
+        let ping = self.hot(async |mut connection| redis::cmd("PING").query_async::<String>(&mut connection).await);
+        self.strictly("ping", ping).await.map(drop)
+    }
+
     /// What is enqueued for a scope and not yet acknowledged, as telemetry; the queue of an older deployment is left out.
     ///
     /// Permissive: when Redis cannot be read, or holds nonsense, the answer is zero and counted in

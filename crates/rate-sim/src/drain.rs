@@ -94,7 +94,7 @@ pub async fn queue_length(redis: &LiveRedis) -> Result<u64, LiveRedisError> {
 async fn settled(ledger: &Ledger, journal: &Journal) -> Result<u64, LedgerError> {
     let mut settled = 0;
     for range in ranges(journal) {
-        settled += ledger.daily_usage(&range).await?.iter().map(|usage| usage.events).sum::<u64>();
+        settled += ledger.daily_usage(&range).await?.iter().map(|usage| usage.sums.events).sum::<u64>();
     }
     Ok(settled)
 }

@@ -187,11 +187,11 @@ async fn compare_days(
         for usage in ledger.daily_usage(&range).await? {
             let key = DayModel { day: usage.day, organization: usage.organization_id, model: usage.model };
             days.entry(key).or_default().add(Spend {
-                events: usage.events,
-                unpriced: usage.unpriced_events,
-                prompt_tokens: usage.prompt_tokens,
-                completion_tokens: usage.completion_tokens,
-                cost: usage.cost,
+                events: usage.sums.events,
+                unpriced: usage.sums.unpriced_events,
+                prompt_tokens: usage.sums.prompt_tokens,
+                completion_tokens: usage.sums.completion_tokens,
+                cost: usage.sums.cost,
             })?;
         }
     }

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rate_plan::RateTree;
+use rate_plan::{RatePlan, RateTree};
 use spend_queue::ScopeRef;
 use tokio::sync::Mutex;
 
 use super::bounded::Bounded;
-use crate::{Ledger, LedgerError, ScopeKind};
+use crate::{Identity, Ledger, LedgerError, ScopeKind};
 
 /// How often a tree is read again because it changed while it was read, before the next poll has to find it.
 const ATTEMPTS: usize = 3;
@@ -69,6 +69,25 @@ impl RateTreeCache {
         }
         let slot = self.0.slots.get_or_insert(root.clone(), Arc::default);
         self.load(root, &slot).await
+    }
+
+    /// What admission needs to know of a key: its root's tree, and its path in it. A tree that does not know the key is older
+    /// than the key, so it is read once more.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateTreeCache::get`]; [`LedgerError::NotFound`] when the tree does not know the key then either: it was deleted,
+    /// or moved to another root, after it was authenticated.
+    pub async fn plan(&self, identity: &Identity) -> Result<RatePlan, LedgerError> {
+        let root = identity.root();
+        if let Some(plan) = plan_in(&self.get(root).await?, identity) {
+            return Ok(plan);
+        }
+        self.changed(root);
+        let slot = self.0.slots.get_or_insert(root.clone(), Arc::default);
+        let tree = self.load(root, &slot).await?;
+        plan_in(&tree, identity)
+            .ok_or_else(|| LedgerError::NotFound { kind: ScopeKind::Key, id: identity.key_id().to_owned() })
     }
 
     /// How many trees there are.
@@ -145,6 +164,13 @@ impl RateTreeCache {
             attempt += 1;
         }
     }
+}
+
+/// The path of a key; `None` when the tree does not know it.
+fn plan_in(tree: &Arc<RateTree>, identity: &Identity) -> Option<RatePlan> {
+    let leaf = tree.find(ScopeKind::Key.as_str(), identity.key_id())?;
+    // A node that the tree has found is in it.
+    tree.plan(leaf).ok()
 }
 
 impl Slot {

@@ -34,10 +34,11 @@ pub struct Identity {
     scopes: Box<[IdentityScope]>,
     root: ScopeRef,
     version: i64,
+    budgeted: bool,
 }
 
 impl Identity {
-    pub(super) fn new(scopes: Vec<IdentityScope>, version: i64) -> Result<Self, LedgerError> {
+    pub(super) fn new(scopes: Vec<IdentityScope>, version: i64, budgeted: bool) -> Result<Self, LedgerError> {
         let unreadable = |value: &str| LedgerError::Unreadable { column: "owner", value: value.to_owned() };
         let root = [ScopeKind::Organization, ScopeKind::User]
             .into_iter()
@@ -47,7 +48,7 @@ impl Identity {
         if scopes.first().is_none_or(|scope| scope.kind != ScopeKind::Key) {
             return Err(unreadable("no key"));
         }
-        Ok(Self { scopes: scopes.into(), root, version })
+        Ok(Self { scopes: scopes.into(), root, version, budgeted })
     }
 
     /// The key and every scope that it belongs to, in the order key, user, project, team, organization.
@@ -99,6 +100,34 @@ impl Identity {
         self.scopes.first().map_or(Limits::SHARED, |scope| scope.limits)
     }
 
+    /// Whether any level of the key's budget path, the key included, has a budget. If none has, neither
+    /// [`Ledger::quota_path`] nor [`Ledger::hold`] can refuse it, so a host need not ask.
+    ///
+    /// [`Ledger::quota_path`]: crate::Ledger::quota_path
+    /// [`Ledger::hold`]: crate::Ledger::hold
+    #[must_use]
+    pub const fn is_budgeted(&self) -> bool {
+        self.budgeted
+    }
+
+    /// The key as the subject of budgets and charges.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Unreadable`] for an id that no scope can have; the database refuses to store one.
+    pub fn key(&self) -> Result<ScopeRef, LedgerError> {
+        scope_ref(ScopeKind::Key, self.key_id())
+    }
+
+    /// What an event of this key charges: every scope that it has, key first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::key`].
+    pub fn charged(&self) -> Result<Vec<ScopeRef>, LedgerError> {
+        self.scopes.iter().map(|scope| scope_ref(scope.kind, &scope.id)).collect()
+    }
+
     /// The scopes that are blocked, key first.
     pub fn blocked(&self) -> impl Iterator<Item = &IdentityScope> {
         self.scopes.iter().filter(|scope| scope.blocked)
@@ -125,4 +154,9 @@ impl Identity {
     fn id_of(&self, kind: ScopeKind) -> Option<&str> {
         self.scopes.iter().find(|scope| scope.kind == kind).map(|scope| &*scope.id)
     }
+}
+
+fn scope_ref(kind: ScopeKind, id: &str) -> Result<ScopeRef, LedgerError> {
+    ScopeRef::new(kind.as_str(), id)
+        .map_err(|_| LedgerError::Unreadable { column: "id", value: id.to_owned() })
 }

@@ -131,7 +131,7 @@ impl Keyring {
             .await
             .map_err(|error| self.ledger.failed("authenticating a key", error))?;
         let first = rows.first().ok_or(LedgerError::NotAuthenticated)?;
-        let (version, valid_until) = (first.version, first.valid_until);
+        let (version, valid_until, budgeted) = (first.version, first.valid_until, first.budgeted);
         let mut scopes = Vec::with_capacity(rows.len());
         for row in rows {
             if !hmac.matches(&row.secret_hmac) {
@@ -142,7 +142,7 @@ impl Keyring {
             let limits = Limits { rpm: read_limit(row.rpm_limit)?, tpm: read_limit(row.tpm_limit)? };
             scopes.push(IdentityScope { kind, id: row.id, limits, blocked: row.blocked });
         }
-        Ok(Authenticated { identity: Identity::new(scopes, version)?, valid_until })
+        Ok(Authenticated { identity: Identity::new(scopes, version, budgeted)?, valid_until })
     }
 
     fn generate(&self) -> Result<(KeySecret, SecretHmac), LedgerError> {

@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::hot::Hot;
 use crate::quota::budget;
-use crate::support::{batch, commit_time, connect, entries, event, scope, secret, usd};
+use crate::support::{batch, commit_time, connect, entries, event, scope, secret, shard, usd};
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 
@@ -88,6 +88,7 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
     let old = guarded.owner.hold("old", &scope("organization/o"), usd("1"), TTL, early).await.unwrap();
     assert!(matches!(old, HoldAnswer::Held(_)));
     assert_eq!(flusher.expire_holds(commit_time(), 10).await.unwrap(), 1);
+    assert_eq!(flusher.prune_flush_log(shard(), commit_time(), 10).await.unwrap(), 0);
     assert_eq!(flusher.usage_by_day(&everything()).await.unwrap().len(), 1);
     let mut bad = entries(&[event("r3", &["team/t"], Some("0.5"))]);
     bad[0].event.status = "\0".into();
@@ -114,6 +115,7 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
                 "update organizations set budget_usd = 1",
                 "create table mine ()",
                 "drop table flush_log",
+                "update flush_log set last_seq = last_seq + 1",
                 "delete from dead_letters",
                 "update dead_letters set raw = ''",
                 "update dead_letters set kind = 'refused'",

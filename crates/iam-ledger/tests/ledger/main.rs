@@ -15,6 +15,8 @@ mod conflicts;
 mod connection;
 mod dead_letters;
 mod doctor;
+mod flush_log_retention;
+mod handshake;
 mod hold_input;
 mod holds;
 mod hot;

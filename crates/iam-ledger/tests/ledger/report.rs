@@ -1,7 +1,7 @@
 //! Reading the ledger back.
 
 use chrono::NaiveDate;
-use iam_ledger::{DailyUsage, UsageRange};
+use iam_ledger::{DailyUsage, UsageRange, UsageSums};
 use spend_queue::SpendEvent;
 
 use crate::support::{Fixture, at, entries, event, scope, usd};
@@ -38,16 +38,18 @@ async fn usage_is_summed_by_day_organization_provider_and_model() {
         organization_id: "o".into(),
         provider: String::new(),
         model: "small".into(),
-        events: 2,
-        unpriced_events: 1,
-        prompt_tokens: 2,
-        completion_tokens: 2,
-        cached_tokens: 0,
-        cost: usd("1"),
+        sums: UsageSums {
+            events: 2,
+            unpriced_events: 1,
+            prompt_tokens: 2,
+            completion_tokens: 2,
+            cached_tokens: 0,
+            cost: usd("1"),
+        },
     };
     assert_eq!(read(Some("o"), 1, 2).await, [first]);
     assert_eq!(read(Some("o"), 1, 3).await.len(), 2);
-    assert_eq!(read(Some(""), 1, 3).await[0].cost, usd("4"));
+    assert_eq!(read(Some(""), 1, 3).await[0].sums.cost, usd("4"));
     assert_eq!(read(None, 1, 3).await.len(), 3);
 }
 
