@@ -17,7 +17,10 @@ struct Bench {
     about: &'static str,
 }
 
-const BENCHES: [Bench; 4] = [
+/// The bench that can draw.
+const FLUSHER: &str = "flusher";
+
+const BENCHES: [Bench; 5] = [
     Bench {
         name: "admission",
         package: "live-redis",
@@ -38,6 +41,11 @@ const BENCHES: [Bench; 4] = [
         package: "iam-ledger",
         about: "events a second into PostgreSQL, against one transaction an event and bare SQL by psql",
     },
+    Bench {
+        name: FLUSHER,
+        package: "usage-flusher",
+        about: "the flusher's process: a backlog against bare commits, its memory, idleness, latency, stops",
+    },
 ];
 
 #[derive(Debug, Args)]
@@ -50,6 +58,9 @@ pub(crate) struct Options {
     /// Write an object with everything of each bench, each round included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw what `flusher` measures to this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Fail when a figure falls short of what it must reach
     #[arg(long)]
     check: bool,
@@ -57,6 +68,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let benches = chosen(options.name.as_deref())?;
+    if options.plot.is_some() && benches.iter().all(|bench| bench.name != FLUSHER) {
+        bail!("only {FLUSHER} can draw (--plot)");
+    }
     let folder = process::root().join("target/bench");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let mut reports = Map::new();
@@ -67,6 +81,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         command.args(["--bench", bench.name, "--", "--measure", "--json"]).arg(&file);
         if options.quick {
             command.arg("--quick");
+        }
+        if let Some(file) = options.plot.as_ref().filter(|_| bench.name == FLUSHER) {
+            // A bench runs in its package's folder.
+            command.arg("--plot").arg(std::path::absolute(file).context("the plot's path")?);
         }
         eprintln!("building {} ...", bench.name);
         process::run(&mut command)?;

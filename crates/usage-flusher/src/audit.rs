@@ -8,8 +8,8 @@ use serde::Serialize;
 use spend_queue::{BatchLimit, Chain, Index, Peeked, Shard, SpendQueue, Stop};
 use std::time::Duration;
 
-use crate::cli::DatabaseOptions;
-use crate::redis_args::RedisConnection;
+use service_frame::connection::DatabaseOptions;
+use service_frame::connection::RedisConnection;
 
 /// The most rows of one kind of difference that are shown.
 const SHOWN: u32 = 20;
@@ -48,9 +48,10 @@ struct Difference {
 
 /// Answers whether everything agrees.
 pub(crate) async fn audit(options: AuditOptions) -> Result<bool> {
+    let database_url = options.database.url().required()?;
     let redis = options.redis.open().await?;
     let settings = LedgerOptions { statement_timeout: STATEMENT_TIMEOUT, ..LedgerOptions::default() };
-    let ledger = Ledger::connect(&options.database.database_url, settings).await?;
+    let ledger = Ledger::connect(&database_url, settings).await?;
     ledger.require_migrated().await?;
     let mut report = Report { exact: false, pending_entries: 0, differences: Vec::new() };
     for shard in redis.sources() {
@@ -88,9 +89,10 @@ async fn compare_shard(redis: &LiveRedis, ledger: &Ledger, shard: Shard, report:
     }
     if status.index() == Index::Doubtful {
         let doubt = status.doubt.as_deref().unwrap_or("length, head or tail is not as recorded");
+        let there = missing(status.seqs, status.backlog.entries);
         differ(
             "queue.index",
-            format!("the index of pending spend is in doubt ({doubt})"),
+            format!("the index of pending spend is in doubt ({doubt}{there})"),
             "another hand wrote to the queue; strict reads go through the entries until it is mended",
         );
     }
@@ -126,6 +128,16 @@ async fn compare_shard(redis: &LiveRedis, ledger: &Ledger, shard: Shard, report:
         );
     }
     Ok(())
+}
+
+/// How many entries are there, where the recorded numbers say another number.
+fn missing(seqs: (Option<u64>, Option<u64>), entries: u64) -> String {
+    match seqs {
+        (Some(head), Some(next)) if next.checked_sub(head).is_some_and(|recorded| recorded != entries) => {
+            format!(": {entries} entries are there, and {} are recorded, from number {head}", next - head)
+        }
+        _ => String::new(),
+    }
 }
 
 /// Whether the queue goes on where the flush log ends. `before` and `after` are the log's end before and after the queue was
@@ -193,8 +205,11 @@ fn of_ledger(audit: &LedgerAudit) -> Vec<Difference> {
         differ("ledger.scopes", None, what, manual);
     }
     for broken in &audit.breaks {
-        let (shard, range) =
-            (Some(broken.shard.to_string()), format!("{} to {}", broken.first_seq, broken.last_seq));
+        let shard = Some(broken.shard.to_string());
+        let range = match (broken.first_seq, broken.last_seq) {
+            (first, last) if first == last => format!("number {last}"),
+            (first, last) => format!("numbers {first} to {last}"),
+        };
         if broken.fork {
             let means = "Redis was rewound (a fail-over, a restart without its data) and gave out numbers again; every request id \
                          still counts once";
@@ -206,7 +221,7 @@ fn of_ledger(audit: &LedgerAudit) -> Vec<Difference> {
             );
         } else {
             let means = "entries left the queue without being settled: another hand, or the quarantine";
-            differ("flush_log.gap", shard, format!("no batch has the numbers {range}"), means);
+            differ("flush_log.gap", shard, format!("no batch has {range}"), means);
         }
     }
     found
@@ -221,7 +236,8 @@ fn print(report: &Report) {
         println!("exact: Redis, flush log and ledger agree; {waiting}");
         return;
     }
-    println!("{} differences; {waiting}", report.differences.len());
+    let plural = if report.differences.len() == 1 { "" } else { "s" };
+    println!("{} difference{plural}; {waiting}", report.differences.len());
     for Difference { check, shard, what, means } in &report.differences {
         let place = shard.as_ref().map_or_else(String::new, |shard| format!(" (shard {shard})"));
         println!("\n{check}{place}: {what}\n  means: {means}");
@@ -257,6 +273,16 @@ mod tests {
         assert!(said(at(5), at(5), 4, 4).contains("number 4 next, and 5 was settled"));
         assert!(said(at(5), at(5), 8, 9).contains("numbers 6 to 7 left the queue"));
         assert!(said(None, None, 3, 3).contains("numbers 1 to 2 left"));
+    }
+
+    #[test]
+    fn entries_that_are_missing_or_too_many_are_counted() {
+        assert_eq!(missing((Some(361), Some(406)), 45), "");
+        assert_eq!(missing((None, Some(406)), 45), "");
+        assert_eq!(
+            missing((Some(361), Some(406)), 44),
+            ": 44 entries are there, and 45 are recorded, from number 361"
+        );
     }
 
     #[test]

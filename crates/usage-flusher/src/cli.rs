@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use live_redis::Role;
-use secrecy::SecretString;
 use serde::Serialize;
+use service_frame::connection::{DatabaseOptions, RedisAddress, RedisArgs, RedisConnection};
+use service_frame::logging::LogFormat;
+use service_frame::values::{address, millis, whole};
 use spend_queue::BatchLimit;
 
 use crate::audit::AuditOptions;
 use crate::dead_letters::DeadLettersOptions;
 use crate::operator::{PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
-use crate::redis_args::{RedisArgs, RedisConnection};
 use crate::report::ReportOptions;
+use crate::trace_export::TraceOptions;
 
 /// Carries finished calls from Redis into PostgreSQL, each exactly once: peek, commit, acknowledge.
 ///
@@ -26,13 +28,6 @@ pub(crate) struct Cli {
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum LogFormat {
-    Auto,
-    Text,
-    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,13 +77,10 @@ impl From<AskedRole> for Role {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorOptions {
-    /// PostgreSQL URL: postgres://user:password@host:port/database
-    #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    pub(crate) database_url: Option<SecretString>,
-    /// Redis URL: redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host:port,.../primary,
-    /// or redis+cluster://host:port,...
-    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
-    pub(crate) redis_url: Option<SecretString>,
+    #[command(flatten)]
+    pub(crate) database: DatabaseOptions,
+    #[command(flatten)]
+    pub(crate) redis_url: RedisAddress,
     #[command(flatten)]
     pub(crate) redis: RedisArgs,
     /// Whose rights in Redis are asked about
@@ -100,23 +92,17 @@ pub(crate) struct DoctorOptions {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DatabaseOptions {
-    /// PostgreSQL URL: postgres://user:password@host:port/database
-    #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    pub(crate) database_url: SecretString,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
     #[command(flatten)]
     pub(crate) redis: RedisConnection,
     /// Address for /metrics, /livez, /readyz and /status, such as 127.0.0.1:9464 [default: none]
-    #[arg(long, env = "TOLLGATE_LISTEN", value_name = "IP:PORT")]
+    #[arg(long, env = "TOLLGATE_LISTEN", value_name = "IP:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Most shards that are worked on at once (1 to 64): each takes a connection to PostgreSQL, and memory for a batch
-    #[arg(long, env = "TOLLGATE_IN_FLIGHT", default_value = "4", value_parser = clap::value_parser!(u8).range(1..=64))]
+    /// Most shards that are worked on at once (1 to 64). Each takes a connection to PostgreSQL, beside two for the whole
+    /// process, and memory for a batch
+    #[arg(long, env = "TOLLGATE_IN_FLIGHT", default_value = "4", value_parser = whole::<u8>(1..=64))]
     pub(crate) in_flight: u8,
     /// Smallest batch, in entries (1 to 10000)
     #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
@@ -133,37 +119,13 @@ pub(crate) struct RunOptions {
     /// Longest wait for the batch at hand when told to stop, in milliseconds
     #[arg(long, env = "TOLLGATE_STOP_DEADLINE_MS", default_value = "4000", value_parser = millis)]
     pub(crate) stop_deadline_ms: Duration,
-}
-
-pub(crate) fn millis(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
-        _ => Err("a whole number of milliseconds from 1 to 3600000 is accepted".into()),
-    }
+    /// How long the record of flushed batches is kept, in days (0 to 36500; 0 keeps it for ever). The last batch of a shard
+    /// always stays
+    #[arg(long, env = "TOLLGATE_FLUSH_LOG_DAYS", default_value = "90", value_parser = whole::<u32>(0..=36_500))]
+    pub(crate) flush_log_days: u32,
+    #[command(flatten)]
+    pub(crate) trace: TraceOptions,
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn secrets_are_not_shown_when_options_are_printed() {
-        let args = [
-            "flusher",
-            "run",
-            "--redis-url",
-            "redis://:canary@h",
-            "--database-url",
-            "postgres://u:canary@h/d",
-        ];
-        let cli = Cli::try_parse_from(args).unwrap();
-        assert!(!format!("{cli:?}").contains("canary"));
-    }
-}
+mod tests;

@@ -7,8 +7,9 @@ use chrono::Utc;
 use clap::{Args, Subcommand};
 use iam_ledger::{DeadLetter, DeadLetterKind, DeadLetterPage, Ledger, LedgerError, LedgerOptions, Replayed};
 
-use crate::cli::DatabaseOptions;
 use render::{Attempt, Outcome};
+use service_frame::connection::DatabaseOptions;
+use service_frame::values::whole;
 
 #[derive(Debug, Args)]
 pub(crate) struct DeadLettersOptions {
@@ -34,10 +35,10 @@ struct ListOptions {
     #[arg(long)]
     all: bool,
     /// Only letters with a greater number: the last one of the page before
-    #[arg(long, value_name = "ID", default_value = "0")]
+    #[arg(long, value_name = "ID", default_value = "0", value_parser = whole::<i64>(0..=i64::MAX))]
     after: i64,
     /// Longest list, in letters (1 to 10000)
-    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = whole::<u32>(1..=10_000))]
     limit: u32,
     /// Print one JSON object: letters, next (the --after of the next page, null at the end)
     #[arg(long)]
@@ -49,6 +50,7 @@ struct ShowOptions {
     #[command(flatten)]
     database: DatabaseOptions,
     /// The letter's number
+    #[arg(value_parser = whole::<i64>(0..=i64::MAX))]
     id: i64,
     /// Print one JSON object: the letter, and raw (the entry as text, or raw_hex if it is none)
     #[arg(long)]
@@ -60,7 +62,7 @@ struct ReplayOptions {
     #[command(flatten)]
     database: DatabaseOptions,
     /// The letters' numbers
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", value_parser = whole::<i64>(0..=i64::MAX))]
     ids: Vec<i64>,
     /// Really do it
     #[arg(long)]
@@ -81,7 +83,7 @@ pub(crate) async fn run(options: DeadLettersOptions) -> Result<bool> {
 
 async fn connect(database: &DatabaseOptions) -> Result<Ledger> {
     let options = LedgerOptions { max_connections: 1, ..LedgerOptions::default() };
-    let ledger = Ledger::connect(&database.database_url, options).await?;
+    let ledger = Ledger::connect(&database.url().required()?, options).await?;
     ledger.require_migrated().await?;
     Ok(ledger)
 }

@@ -23,9 +23,10 @@ struct Report {
 /// Prints what is well and what is not; answers whether nothing is fatal.
 pub(crate) async fn run(options: DoctorOptions) -> Result<bool> {
     let role = options.role;
+    let (redis_url, database_url) = (options.redis_url.url().read()?, options.database.url().read()?);
     let (mut findings, ledger) = tokio::join!(
-        Box::pin(redis_findings(&options)),
-        Box::pin(ledger_findings(options.database_url.as_ref(), role))
+        Box::pin(redis_findings(redis_url.as_ref(), &options)),
+        Box::pin(ledger_findings(database_url.as_ref(), role))
     );
     findings.extend(ledger);
     let healthy = findings.iter().all(|finding| finding.severity != Severity::Fatal);
@@ -38,9 +39,13 @@ pub(crate) async fn run(options: DoctorOptions) -> Result<bool> {
     Ok(healthy)
 }
 
-async fn redis_findings(options: &DoctorOptions) -> Vec<Finding> {
-    let Some(url) = &options.redis_url else {
-        return vec![no_url("redis.url", "--redis-url or TOLLGATE_REDIS_URL", Severity::Fatal)];
+async fn redis_findings(url: Option<&SecretString>, options: &DoctorOptions) -> Vec<Finding> {
+    let Some(url) = url else {
+        return vec![no_url(
+            "redis.url",
+            "--redis-url, --redis-url-file or their variables",
+            Severity::Fatal,
+        )];
     };
     let redis_options = match options.redis.options() {
         Ok(redis_options) => redis_options,
@@ -74,7 +79,11 @@ async fn ledger_findings(url: Option<&SecretString>, role: AskedRole) -> Vec<Fin
     let Some(url) = url else {
         // A gateway may well run without one.
         let severity = if role == AskedRole::Gateway { Severity::Note } else { Severity::Fatal };
-        return vec![no_url("postgresql.url", "--database-url or TOLLGATE_DATABASE_URL", severity)];
+        return vec![no_url(
+            "postgresql.url",
+            "--database-url, --database-url-file or their variables",
+            severity,
+        )];
     };
     match Ledger::connect(url, LedgerOptions::default()).await {
         Ok(ledger) => {

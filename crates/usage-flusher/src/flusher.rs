@@ -15,8 +15,10 @@ use chrono::{DateTime, Utc};
 use iam_ledger::Committed;
 use spend_queue::{Acked, BatchLimit, EntryError, Index, QueueError, Shard, SpendQueue, Stop};
 use thiserror::Error;
+use tracing::{Instrument, Span};
 
 use crate::ledger::{Settlement, SpendLedger};
+use crate::spans::{self, Outcome};
 
 /// A flusher makes the index of a shard anew when so many entries are left or fewer: one step of the server goes through all of
 /// them, and each batch may be an occasion. An operator can do it with more (`usage-flusher repair`).
@@ -90,24 +92,50 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         limit: BatchLimit,
         now: DateTime<Utc>,
     ) -> Result<Flushed, FlushError<Q::Error, L::Error>> {
-        let batch = self.queue.peek(shard, limit).await.map_err(FlushError::Peek)?;
+        let span = spans::batch(shard);
+        let step = self.carry(shard, limit, now, &span).instrument(span.clone()).await;
+        if let Err(error) = &step {
+            spans::conclude_failed(&span, error.step(), error);
+        }
+        step
+    }
+
+    /// The step itself, which tells its span what it carries.
+    async fn carry(
+        &self,
+        shard: Shard,
+        limit: BatchLimit,
+        now: DateTime<Utc>,
+        span: &Span,
+    ) -> Result<Flushed, FlushError<Q::Error, L::Error>> {
+        let peeking = spans::peek();
+        let peeked = spans::within(peeking.clone(), self.queue.peek(shard, limit)).await;
+        let batch = peeked.map_err(FlushError::Peek)?;
+        spans::describe_entries(&peeking, u64::try_from(batch.entries.len()).unwrap_or(u64::MAX), None);
+        drop(peeking);
         let (depth, index) = (batch.depth, batch.index);
         let Some(receipt) = batch.receipt() else {
             return match batch.stop {
                 Some(Stop::Corrupt { error, .. }) => Err(FlushError::CorruptHead { shard, error }),
-                _ => Ok(Flushed { entries: 0, left: depth, committed: Committed::default() }),
+                _ => {
+                    spans::describe_entries(span, 0, None);
+                    spans::conclude(span, Outcome::Idle);
+                    Ok(Flushed { entries: 0, left: depth, committed: Committed::default() })
+                }
             };
         };
+        spans::describe_entries(span, receipt.entries.into(), receipt.seqs);
         if let Some(stop) = &batch.stop {
             warn_of(shard, stop);
         }
         let settlement = Settlement { shard, entries: batch.entries.into(), committed_at: now };
-        let committed = self.ledger.commit(settlement).await.map_err(FlushError::Commit)?;
+        let committed = spans::within(spans::commit(), self.ledger.commit(settlement)).await;
+        let committed = committed.map_err(FlushError::Commit)?;
         let entries = u64::from(receipt.entries);
         tracing::info!(
             shard = shard.index(),
-            first_seq = receipt.seqs().map(|(first, _)| first),
-            last_seq = receipt.seqs().map(|(_, last)| last),
+            first_seq = receipt.seqs.map(|(first, _)| first),
+            last_seq = receipt.seqs.map(|(_, last)| last),
             entries,
             new = committed.new,
             duplicates = committed.duplicates,
@@ -115,8 +143,10 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
             depth,
             "batch committed"
         );
-        let left = match self.queue.ack(&receipt).await.map_err(FlushError::Ack)? {
+        let acknowledged = spans::within(spans::acknowledge(), self.queue.ack(&receipt)).await;
+        let left = match acknowledged.map_err(FlushError::Ack)? {
             Acked::Done { depth, short_counters } => {
+                spans::conclude(span, Outcome::Acknowledged);
                 if short_counters > 0 {
                     tracing::warn!(
                         shard = shard.index(),
@@ -127,6 +157,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
                 depth
             }
             Acked::Changed => {
+                spans::conclude(span, Outcome::HeadChanged);
                 tracing::warn!(
                     shard = shard.index(),
                     entries,
@@ -165,6 +196,16 @@ impl<Q: QueueError, L: std::error::Error + 'static> FlushError<Q, L> {
             Self::Peek(error) | Self::Ack(error) => error.is_transient(),
             Self::Commit(error) => S::is_transient(error),
             Self::CorruptHead { .. } => false,
+        }
+    }
+
+    /// The name of what failed, for spans: low in number, as `error.type` must be.
+    const fn step(&self) -> &'static str {
+        match self {
+            Self::Peek(_) => "peek",
+            Self::Commit(_) => "commit",
+            Self::Ack(_) => "acknowledge",
+            Self::CorruptHead { .. } => "corrupt_head",
         }
     }
 }

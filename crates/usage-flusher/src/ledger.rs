@@ -1,5 +1,6 @@
 //! What the flusher needs of a ledger.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use spend_queue::{Entry, Shard};
 use thiserror::Error;
 use tokio::task::JoinError;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 /// How long a commit may take, retries included. Far above what a healthy server needs for the largest batch: it is there for
 /// a connection whose other end has vanished without closing it, on which no answer ever comes.
@@ -45,7 +47,16 @@ pub trait SpendLedger: Clone + Send + Sync + 'static {
 
     /// Whether the same call may succeed later without anybody mending anything.
     fn is_transient(error: &Self::Error) -> bool;
+
+    /// What kind of failure it is, for counting: few values, such as the class of a SQLSTATE; `none` when there is no answer to
+    /// tell by.
+    fn error_class(_error: &Self::Error) -> Cow<'static, str> {
+        Cow::Borrowed(NO_CLASS)
+    }
 }
+
+/// The class of an error that no server gave: a connection that broke or was never made, a time that ran out.
+pub(crate) const NO_CLASS: &str = "none";
 
 impl SpendLedger for Ledger {
     type Error = LedgerError;
@@ -57,6 +68,10 @@ impl SpendLedger for Ledger {
 
     fn is_transient(error: &LedgerError) -> bool {
         error.is_transient()
+    }
+
+    fn error_class(error: &LedgerError) -> Cow<'static, str> {
+        error.sqlstate_class().map_or(Cow::Borrowed(NO_CLASS), Cow::Owned)
     }
 }
 
@@ -85,7 +100,8 @@ impl<L: SpendLedger> SpendLedger for Uncancelled<L> {
 
     async fn commit(&self, settlement: Settlement) -> Result<Committed, Self::Error> {
         let ledger = self.0.clone();
-        let task = tokio::spawn(async move { timeout(COMMIT_WITHIN, ledger.commit(settlement)).await });
+        let commit = async move { timeout(COMMIT_WITHIN, ledger.commit(settlement)).await };
+        let task = tokio::spawn(commit.in_current_span());
         match task.await.map_err(UncancelledError::Task)? {
             Ok(committed) => committed.map_err(UncancelledError::Ledger),
             Err(_) => Err(UncancelledError::Silent(COMMIT_WITHIN)),
@@ -96,6 +112,13 @@ impl<L: SpendLedger> SpendLedger for Uncancelled<L> {
         match error {
             UncancelledError::Ledger(error) => L::is_transient(error),
             UncancelledError::Silent(_) | UncancelledError::Task(_) => true,
+        }
+    }
+
+    fn error_class(error: &Self::Error) -> Cow<'static, str> {
+        match error {
+            UncancelledError::Ledger(error) => L::error_class(error),
+            UncancelledError::Silent(_) | UncancelledError::Task(_) => Cow::Borrowed(NO_CLASS),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Queue and ledger with their work measured: the core stays free of clocks and metrics.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::time::Instant;
 
+use chrono::Utc;
 use iam_ledger::Committed;
 use metrics::{counter, histogram};
 use spend_queue::{
@@ -10,6 +12,7 @@ use spend_queue::{
 };
 
 use crate::ledger::{Settlement, SpendLedger};
+use crate::meters;
 
 /// A queue or a ledger whose calls are timed and counted.
 #[derive(Debug, Clone)]
@@ -55,12 +58,8 @@ impl<Q: SpendQueue> SpendQueue for Observed<Q> {
         Ok(acked)
     }
 
-    async fn reindex(&self, shard: Shard) -> Result<Reindexed, Self::Error> {
-        let reindexed = self.0.reindex(shard).await?;
-        if matches!(reindexed, Reindexed::Rebuilt { .. }) {
-            counter!("tollgate_index_rebuilds_total").increment(1);
-        }
-        Ok(reindexed)
+    fn reindex(&self, shard: Shard) -> impl Future<Output = Result<Reindexed, Self::Error>> + Send {
+        self.0.reindex(shard)
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {
@@ -73,10 +72,16 @@ impl<L: SpendLedger> SpendLedger for Observed<L> {
 
     async fn commit(&self, settlement: Settlement) -> Result<Committed, Self::Error> {
         let entries = u32::try_from(settlement.entries.len()).unwrap_or(u32::MAX);
-        let committed = timed("commit", self.0.commit(settlement)).await?;
+        let committed = timed("commit", self.0.commit(settlement))
+            .await
+            .inspect_err(|error| meters::postgresql_error(&L::error_class(error)))?;
         histogram!("tollgate_batch_entries").record(f64::from(entries));
         counter!("tollgate_commits_total").increment(1);
+        meters::committed_at(Utc::now());
         counter!("tollgate_events_settled_total").increment(committed.new);
+        // A refused or foreign sum never gets here; what is settled is not negative.
+        counter!("tollgate_settled_picodollars_total")
+            .increment(u64::try_from(committed.cost.picos()).unwrap_or_default());
         counter!("tollgate_events_duplicate_total").increment(committed.duplicates);
         let conflicts = u64::try_from(committed.conflicts.len()).unwrap_or(u64::MAX);
         counter!("tollgate_events_conflict_total").increment(conflicts);
@@ -87,5 +92,9 @@ impl<L: SpendLedger> SpendLedger for Observed<L> {
 
     fn is_transient(error: &Self::Error) -> bool {
         L::is_transient(error)
+    }
+
+    fn error_class(error: &Self::Error) -> Cow<'static, str> {
+        L::error_class(error)
     }
 }

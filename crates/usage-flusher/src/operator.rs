@@ -48,10 +48,12 @@ impl ShardName {
         };
         match (sources.into_iter().find(wanted), self) {
             (Some(shard), _) => Ok(shard),
-            (None, Self::Older) => bail!("there is no older queue; name its prefix with --older-queue"),
+            (None, Self::Older) => bail!(
+                "--shard older: there is none; it is accepted with --older-queue, which names its prefix"
+            ),
             (None, Self::Number(number)) => {
                 bail!(
-                    "there is no shard {number}; with --shards {count} they are 0 to {last}",
+                    "--shard {number}: there is none; 0 to {last} are accepted with --shards {count}",
                     count = redis.shards(),
                     last = redis.shards().get() - 1
                 )

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use iam_ledger::{LedgerError, ShardLocks};
+use iam_ledger::{Ledger, LedgerError, ShardLocks};
 use spend_queue::Shard;
+
+use crate::ledger::SpendLedger;
+use crate::meters;
 
 /// Decides which shards this process works on. For efficiency alone: two flushers on one shard do the same work, and no
 /// harm.
@@ -28,7 +31,8 @@ impl Ownership for ShardLocks {
     type Error = LedgerError;
 
     async fn hold(&mut self, wanted: &[Shard]) -> Result<BTreeSet<Shard>, LedgerError> {
-        Self::hold(self, wanted).await.cloned()
+        let held = Self::hold(self, wanted).await;
+        held.inspect_err(|error| meters::postgresql_error(&Ledger::error_class(error))).cloned()
     }
 
     fn release(self) -> impl Future<Output = ()> + Send {

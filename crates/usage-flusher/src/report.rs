@@ -19,7 +19,7 @@ use grid::Grid;
 /// Reads one report and prints it.
 pub(crate) async fn run(options: ReportOptions) -> Result<()> {
     let (by, form, filter) = (options.by()?, options.form()?, options.filter()?);
-    let ledger = Ledger::connect(&options.database.database_url, LedgerOptions::default()).await?;
+    let ledger = Ledger::connect(&options.database.url().required()?, LedgerOptions::default()).await?;
     ledger.require_migrated().await?;
     let grid = match by {
         By::Day => rows::days(&ledger.usage_by_day(&filter).await?),

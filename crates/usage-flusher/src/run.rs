@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, anyhow};
 use chrono::Utc;
 use iam_ledger::{Ledger, LedgerOptions};
+use live_redis::LiveRedis;
+use service_frame::connection::DatabaseOptions;
+use spend_queue::{Shard, SpendQueue};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use usage_flusher::{Board, Endpoints, Flusher, Observed, Pace, PaceLimits, Service, Uncancelled, sample};
+use usage_flusher::{
+    Board, Endpoints, Flusher, Observed, Pace, PaceError, PaceLimits, Service, Uncancelled, announce, sample,
+};
 
-use crate::cli::{DatabaseOptions, RunOptions};
+use crate::cli::RunOptions;
+use crate::trace_export::TraceExport;
 
 /// The server ends the session that holds this process's shards when it is silent for so long: the time after which a
 /// suspended flusher's shards are taken over. A living one is heard every second.
@@ -21,31 +27,61 @@ const LOCK_SILENCE: Duration = Duration::from_secs(10);
 /// shards over. The statements of a commit follow each other within milliseconds.
 const TRANSACTION_SILENCE: Duration = Duration::from_secs(10);
 
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How long connections may take to close. One that is in use by then is the server's to give up.
+const CLOSE_WITHIN: Duration = Duration::from_millis(250);
+
+/// The connections that the pool needs: one for each shard that is worked on at once, and one for what is read and tended
+/// meanwhile. The session that holds the shards is not of the pool.
+fn pool_size(in_flight: u8) -> u32 {
+    u32::from(in_flight) + 1
+}
+
+/// Two flags that do not go together, by their names.
+fn contradiction(error: PaceError) -> Error {
+    match error {
+        PaceError::Batch(..) => anyhow!("--batch-min: {error}; at most --batch-max is accepted"),
+        PaceError::Wait(..) => anyhow!("--linger-ms: {error}; at most --idle-ms is accepted"),
+    }
+}
+
 /// Flushes until SIGTERM or SIGINT.
-pub(crate) async fn run(options: RunOptions) -> Result<()> {
+pub(crate) async fn run(options: RunOptions, export: Option<TraceExport>) -> Result<()> {
     let pace = Pace::new(PaceLimits {
         smallest: options.batch_min,
         largest: options.batch_max,
         linger: options.linger_ms,
         idle: options.idle_ms,
-    })?;
+    })
+    .map_err(contradiction)?;
+    // Both, before any server is asked: a missing flag is said at once.
+    let (database_url, (redis_url, redis_options)) =
+        (options.database.url().required()?, options.redis.target()?);
     let mut stop_signal = StopSignal::new()?;
-    let settings =
-        LedgerOptions { idle_in_transaction_timeout: TRANSACTION_SILENCE, ..LedgerOptions::default() };
-    let ledger = Ledger::connect(&options.database.database_url, settings).await?;
+    let settings = LedgerOptions {
+        idle_in_transaction_timeout: TRANSACTION_SILENCE,
+        max_connections: pool_size(options.in_flight),
+        ..LedgerOptions::default()
+    };
+    let ledger = Ledger::connect(&database_url, settings).await?;
     ledger.require_migrated().await?;
-    let redis = options.redis.open().await?;
+    let redis = LiveRedis::open_with(redis_url, redis_options).await?;
 
     let board = Board::default();
     board.write(|notices| notices.started_at = Some(Utc::now()));
     let (stop, stopped) = watch::channel(false);
-    let endpoints = serve(&options, &board, stopped.clone()).await?;
+    let endpoints = serve(&options, &board, &redis.sources(), stopped.clone()).await?;
     let flusher = Flusher::new(Observed(redis.clone()), Observed(Uncancelled(ledger.clone())));
     let service = Service::new(flusher, &pace, options.in_flight.into(), board.clone());
     let locks = ledger.shard_locks(&redis.options().prefix.to_string(), LOCK_SILENCE);
-    let sampling = tokio::spawn(sample(redis.clone(), ledger.clone(), board.clone(), stopped.clone()));
+    let keep = (options.flush_log_days > 0).then(|| DAY * options.flush_log_days);
+    let sampling = tokio::spawn(sample(redis.clone(), ledger.clone(), board.clone(), keep, stopped.clone()));
     let mut flushing = tokio::spawn(service.run(locks, stopped));
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "flusher started");
+    if let Some(remark) = options.trace.remark() {
+        tracing::warn!("{remark}");
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), traces = export.is_some(), "flusher started");
     tokio::select! {
         ended = &mut flushing => ended.context("the flusher's loop died")?,
         name = stop_signal.wait() => {
@@ -64,7 +100,10 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         endpoints.abort();
     }
     redis.close();
-    ledger.close().await;
+    if let Some(export) = export {
+        export.finish().await;
+    }
+    let _ = timeout(CLOSE_WITHIN, ledger.close()).await;
     tracing::info!("flusher stopped");
     Ok(())
 }
@@ -73,10 +112,12 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
 async fn serve(
     options: &RunOptions,
     board: &Board,
+    sources: &[Shard],
     mut stopped: watch::Receiver<bool>,
 ) -> Result<Option<JoinHandle<()>>> {
     let Some(address) = options.listen else { return Ok(None) };
     let endpoints = Endpoints::bind(address, board.clone()).await?;
+    announce(sources);
     tracing::info!(address = %endpoints.address()?, "endpoints are served");
     Ok(Some(tokio::spawn(async move {
         let stop = async move {
@@ -90,7 +131,7 @@ async fn serve(
 
 /// Brings the tables up to date.
 pub(crate) async fn migrate(options: DatabaseOptions) -> Result<()> {
-    let ledger = Ledger::connect(&options.database_url, LedgerOptions::default()).await?;
+    let ledger = Ledger::connect(&options.url().required()?, LedgerOptions::default()).await?;
     ledger.migrate().await?;
     ledger.close().await;
     tracing::info!("the database is up to date");
@@ -114,5 +155,15 @@ impl StopSignal {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_has_a_connection_for_each_shard_in_flight_and_one_for_reads() {
+        assert_eq!([1, 4, 64].map(pool_size), [2, 5, 65]);
     }
 }

@@ -11,6 +11,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::board::Board;
+use crate::ledger::SpendLedger;
+use crate::meters;
+use crate::retention::Pruner;
 
 /// How often each shard is looked at. A shard costs four commands.
 const QUEUE_EVERY: Duration = Duration::from_secs(5);
@@ -20,21 +23,32 @@ const LEDGER_EVERY: Duration = Duration::from_secs(60);
 /// The most holds that one sweep marks.
 const SWEPT: u32 = 10_000;
 
-/// Looks until told to stop.
-pub async fn sample(redis: LiveRedis, ledger: Ledger, board: Board, mut stop: watch::Receiver<bool>) {
+/// Looks until told to stop. Rows of the flush log are kept for so long, or for ever (`None`).
+pub async fn sample(
+    redis: LiveRedis,
+    ledger: Ledger,
+    board: Board,
+    keep_flush_log: Option<Duration>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut ledger_due = Instant::now();
+    let mut pruner = keep_flush_log.map(Pruner::new);
     loop {
-        for shard in redis.sources() {
-            if let Err(error) = look_at(&redis, shard, &board).await {
-                tracing::debug!(shard = shard.index(), %error, "cannot look at the shard");
-                board.write(|notices| notices.redis.failed(error.to_string()));
-            }
+        if look_at_all(&redis, &board).await {
+            meters::sampled("redis", Utc::now());
         }
+        meters::pool(ledger.pool_status());
         if Instant::now() >= ledger_due {
             ledger_due = Instant::now() + LEDGER_EVERY;
-            if let Err(error) = tend(&ledger, &board).await {
-                tracing::warn!(%error, "cannot tend the ledger");
+            match tend(&ledger, &board).await {
+                Ok(()) => meters::sampled("postgresql", Utc::now()),
+                Err(error) => trouble(&error, "cannot tend the ledger"),
             }
+        }
+        if let Some(pruner) = &mut pruner
+            && let Err(error) = pruner.turn(&ledger, &board, &redis.sources()).await
+        {
+            trouble(&error, "cannot prune the flush log");
         }
         tokio::select! {
             biased;
@@ -42,6 +56,24 @@ pub async fn sample(redis: LiveRedis, ledger: Ledger, board: Board, mut stop: wa
             () = sleep(QUEUE_EVERY) => {}
         }
     }
+}
+
+fn trouble(error: &LedgerError, what: &'static str) {
+    meters::postgresql_error(&Ledger::error_class(error));
+    tracing::warn!(%error, "{what}");
+}
+
+/// Looks at each shard; answers whether all of them could be seen.
+async fn look_at_all(redis: &LiveRedis, board: &Board) -> bool {
+    let mut all = true;
+    for shard in redis.sources() {
+        if let Err(error) = look_at(redis, shard, board).await {
+            all = false;
+            tracing::debug!(shard = shard.index(), %error, "cannot look at the shard");
+            board.write(|notices| notices.redis.failed(error.to_string()));
+        }
+    }
+    all
 }
 
 async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), LiveRedisError> {

@@ -10,8 +10,9 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use spend_queue::SpendQueue;
-use support::{Stack, event, terminate};
+use spend_queue::{BatchLimit, SpendQueue};
+use support::{Stack, event, now, shard, terminate};
+use usage_flusher::Flusher;
 
 /// A running flusher and where it listens.
 struct Running {
@@ -21,7 +22,11 @@ struct Running {
 
 impl Running {
     fn start(stack: &Stack) -> Self {
-        let mut child = stack.flusher().args(["--listen", "127.0.0.1:0"]).spawn().unwrap();
+        Self::start_with(stack, &[])
+    }
+
+    fn start_with(stack: &Stack, flags: &[&str]) -> Self {
+        let mut child = stack.flusher().args(["--listen", "127.0.0.1:0"]).args(flags).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line =
             lines.by_ref().map(Result::unwrap).find(|line| line.contains("endpoints are served")).unwrap();
@@ -89,6 +94,62 @@ async fn a_working_flusher_is_alive_ready_and_counts_what_it_does() {
     assert_eq!(flusher.status()["ready"], true);
     terminate(&flusher.child);
     assert!(flusher.child.wait().unwrap().success());
+}
+
+/// The value of a metric, by its name and labels as they are exported.
+fn metric(flusher: &Running, name: &str) -> Option<f64> {
+    let metrics = flusher.get("/metrics").1;
+    metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_are_there_before_their_first_event_and_gauges_say_when_they_were_written() {
+    let stack = Stack::start().await;
+    let flusher = Running::start_with(&stack, &["--in-flight", "7"]);
+    for name in [
+        "tollgate_commits_total",
+        "tollgate_settled_picodollars_total",
+        "tollgate_dead_letters_total{kind=\"refused\"}",
+        "tollgate_events_conflict_total",
+        "tollgate_step_failures_total{shard=\"0\",kind=\"operator\"}",
+        "tollgate_postgresql_errors_total{class=\"none\"}",
+        "tollgate_redis_errors_total{call=\"peek\",kind=\"damaged\"}",
+        "tollgate_redis_index_rebuilds_total",
+        "tollgate_holds_expired_total",
+    ] {
+        assert_eq!(metric(&flusher, name), Some(0.0), "{name}");
+    }
+    let build = format!("tollgate_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(metric(&flusher, &build), Some(1.0));
+    assert_eq!(metric(&flusher, "tollgate_last_commit_timestamp_seconds"), None, "nothing was committed");
+    until("the pool's size", || metric(&flusher, "tollgate_postgresql_connections_max") == Some(8.0));
+    let clock = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    for source in ["redis", "postgresql"] {
+        let name = format!("tollgate_last_sample_timestamp_seconds{{source=\"{source}\"}}");
+        until("a look", || metric(&flusher, &name).is_some_and(|at| (clock() - at).abs() < 60.0));
+    }
+    stack.hot.enqueue(&event("r", 12_345)).await.unwrap();
+    until("the sum", || metric(&flusher, "tollgate_settled_picodollars_total") == Some(12_345.0));
+    let committed = metric(&flusher, "tollgate_last_commit_timestamp_seconds").unwrap();
+    assert!((clock() - committed).abs() < 60.0, "{committed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_rows_of_the_flush_log_are_pruned_and_the_audit_stays_exact() {
+    let stack = Stack::start().await;
+    let flush = Flusher::new(stack.hot.clone(), stack.ledger.clone());
+    for id in 0..4 {
+        stack.hot.enqueue(&event(&format!("r{id}"), 5)).await.unwrap();
+        flush.step(shard(), BatchLimit::MIN, now()).await.unwrap();
+    }
+    let aged =
+        "update flush_log set committed_at = now() - make_interval(days => 100 - 10 * last_seq::integer)";
+    stack.database.execute("aged batches", aged).unwrap();
+    let flusher = Running::start_with(&stack, &["--flush-log-days", "75"]);
+    until("the pruning", || metric(&flusher, "tollgate_flush_log_pruned_total") == Some(2.0));
+    let audit = stack.ledger.audit(10).await.unwrap();
+    assert_eq!(audit, iam_ledger::LedgerAudit::default());
+    assert_eq!(stack.ledger.last_flush(shard()).await.unwrap().map(|(seq, _)| seq), Some(4));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -192,10 +192,11 @@ async fn wrong_words_are_named_with_what_is_accepted() {
     let queue = Queue::with(1).await;
     for (words, said) in [
         (&["peek", "--shard", "x"][..], "`older`"),
-        (&["peek", "--shard", "1"], "there is no shard 1; with --shards 1 they are 0 to 0"),
+        (&["peek", "--shard", "1"], "--shard 1: there is none; 0 to 0 are accepted with --shards 1"),
         (&["peek", "--shard", "older"], "--older-queue"),
         (&["peek", "--limit", "0"], "1 to 10000"),
-        (&["quarantine", "--head", "ab"], "--reason"),
+        (&["quarantine", "--head", "ab"], "40 hexadecimal digits"),
+        (&["quarantine", "--head", "0123456789012345678901234567890123456789"], "--reason"),
         (&["quarantine", "--list", "--restore", "0"], "--restore"),
         (&["status", "--shards", "2"], "this client was set up for 2"),
         (&["status", "--scan-bound", "0"], "--scan-bound"),

@@ -22,7 +22,7 @@ fn refused(words: &[&str], variables: &[(&str, &str)]) -> String {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "{words:?} succeeded: {text}");
     assert!(!text.contains(CANARY), "{text}");
-    assert!(text.contains("error: "), "{text}");
+    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{text}");
     text
 }
 
@@ -42,6 +42,14 @@ fn each_flag_with_a_wrong_value_is_named_with_what_is_accepted() {
         ("--stop-deadline-ms", &["0", "x"], "1 to 3600000"),
         ("--prefix", &["", "a{b}", "a b"], "1 to 64 characters"),
         ("--log-format", &["xml"], "json"),
+        ("--in-flight", &["0", "65", "x"], "1 to 64"),
+        ("--flush-log-days", &["-1", "36501", "90d"], "0 to 36500"),
+        ("--scan-bound", &["0", "x"], "1 to 10000000"),
+        ("--listen", &["9464", "localhost:9464", "127.0.0.1"], "such as 127.0.0.1:9464"),
+        ("--older-queue", &["", "a{b}"], "1 to 64 characters"),
+        ("--redis-ca-file", &["/nowhere/ca.pem"], "a PEM file"),
+        ("--redis-cert-file", &["/nowhere/cert.pem"], "a PEM file"),
+        ("--redis-key-file", &["/nowhere/key.pem"], "a PEM file"),
     ] {
         for value in values {
             let text = refused(&["run", &format!("{flag}={value}")], &urls);
@@ -50,6 +58,43 @@ fn each_flag_with_a_wrong_value_is_named_with_what_is_accepted() {
     }
     let text = refused(&["run", "--batch-min=200", "--batch-max=100"], &urls);
     assert!(text.contains("smallest batch (200) is above the largest (100)"), "{text}");
+}
+
+#[test]
+fn a_variable_with_a_wrong_value_is_refused_as_its_flag_is() {
+    for (variable, value, accepted) in [
+        ("TOLLGATE_BATCH_MIN", "none", "1 to 10000"),
+        ("TOLLGATE_IN_FLIGHT", "4.0", "1 to 64"),
+        ("TOLLGATE_FLUSH_LOG_DAYS", "", "0 to 36500"),
+        ("TOLLGATE_LISTEN", "*:9464", "such as 127.0.0.1:9464"),
+        ("TOLLGATE_LOG_FORMAT", "logfmt", "json"),
+    ] {
+        let text = refused(&["run"], &[(variable, value)]);
+        let flag = variable.trim_start_matches("TOLLGATE_").to_lowercase().replace('_', "-");
+        assert!(text.contains(&format!("--{flag}")) && text.contains(accepted), "{text}");
+    }
+}
+
+#[test]
+fn a_url_comes_from_exactly_one_place_and_a_file_that_holds_none_is_named_without_its_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let url = "postgres://u:canary-password@127.0.0.1:1/d";
+    let (sound, two) = (file("sound", &format!("{url}\n")), file("two", &format!("{url}\n{url}\n")));
+    let both = [("TOLLGATE_DATABASE_URL", url), ("TOLLGATE_DATABASE_URL_FILE", &*sound)];
+    assert!(refused(&["migrate"], &both).contains("both given; exactly one"));
+    assert!(refused(&["migrate"], &[("TOLLGATE_DATABASE_URL_FILE", &two)]).contains("it has 2 lines"));
+    assert!(
+        refused(&["doctor", "--redis-url-file=/nowhere"], &[])
+            .contains("--redis-url-file /nowhere: No such file")
+    );
+    // It is read: the server is what is missing.
+    let text = refused(&["migrate"], &[("TOLLGATE_DATABASE_URL_FILE", &sound)]);
+    assert!(text.contains("cannot connect to PostgreSQL at 127.0.0.1:1/d"), "{text}");
 }
 
 #[test]

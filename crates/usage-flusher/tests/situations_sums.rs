@@ -93,7 +93,11 @@ async fn an_event_from_before_midnight_is_charged_to_its_own_day_when_flushed_af
         let from = day.parse::<chrono::NaiveDate>().unwrap();
         let range = UsageRange { organization_id: None, from, until: from.succ_opt().unwrap() };
         let usage = stack.ledger.daily_usage(&range).await.unwrap();
-        assert_eq!(usage.iter().map(|row| row.cost).collect::<Vec<_>>(), [Usd::from_picos(picos)], "{day}");
+        assert_eq!(
+            usage.iter().map(|row| row.sums.cost).collect::<Vec<_>>(),
+            [Usd::from_picos(picos)],
+            "{day}"
+        );
     }
     assert_eq!(stack.hot.pending_since("o", midnight).await, Ok(Usd::ZERO));
 }

@@ -7,7 +7,7 @@ use spend_queue::{BatchLimit, Index};
 
 use super::ShardName;
 use super::shown::{ShownEntry, ShownStop, stop_line, table};
-use crate::redis_args::RedisConnection;
+use service_frame::connection::RedisConnection;
 
 #[derive(Debug, Args)]
 pub(crate) struct PeekOptions {

@@ -5,11 +5,13 @@ use chrono::Utc;
 use clap::{ArgGroup, Args};
 use live_redis::{LiveRedis, QuarantineNote, Quarantined};
 use serde::Serialize;
+use service_frame::connection::RedisConnection;
+use service_frame::values::whole;
 use spend_queue::{BatchLimit, Peeked, Reindexed, Shard, SpendQueue};
 
 use super::ShardName;
 use super::shown::{corrupt_head, excerpt, sha1, table};
-use crate::redis_args::RedisConnection;
+use crate::values::{reason, sha1 as sha1_digits};
 
 /// The most items that one listing reads.
 const LISTED: u32 = 10_000;
@@ -23,16 +25,16 @@ pub(crate) struct QuarantineOptions {
     #[arg(long, value_name = "SHARD", default_value = "0")]
     shard: ShardName,
     /// Move the head aside if it is still the one with this SHA-1, as shown without this flag
-    #[arg(long, value_name = "SHA1", requires = "reason")]
+    #[arg(long, value_name = "SHA1", requires = "reason", value_parser = sha1_digits)]
     head: Option<String>,
     /// Why, for whoever finds it later: 1 to 128 bytes
-    #[arg(long, value_name = "TEXT", requires = "head")]
+    #[arg(long, value_name = "TEXT", requires = "head", value_parser = reason)]
     reason: Option<String>,
     /// List what was moved aside, oldest first
     #[arg(long)]
     list: bool,
     /// Put the item with this place in the list back to the head of the shard
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = whole::<u64>(0..=i64::MAX))]
     restore: Option<u64>,
     /// Really do it; without, it is shown what would be done
     #[arg(long)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use spend_queue::{BatchLimit, Index, Reindexed};
 
 use super::{ShardName, shards};
-use crate::redis_args::RedisConnection;
+use service_frame::connection::RedisConnection;
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairOptions {

@@ -9,7 +9,8 @@ use spend_queue::{Index, ScopeRef, Usd};
 
 use super::shown::{age, bytes, corrupt_head, excerpt, table};
 use super::{ShardName, shards};
-use crate::redis_args::RedisConnection;
+use service_frame::connection::RedisConnection;
+use service_frame::values::whole;
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusOptions {
@@ -18,8 +19,8 @@ pub(crate) struct StatusOptions {
     /// Only this shard: its number from 0, or `older` [default: all]
     #[arg(long, value_name = "SHARD")]
     shard: Option<ShardName>,
-    /// How many of the scopes with the most pending spend to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    /// How many of the scopes with the most pending spend to show (0 to 10000)
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole::<usize>(0..=10_000))]
     top: usize,
     /// Print one JSON object: entries, consistent, shards
     #[arg(long)]

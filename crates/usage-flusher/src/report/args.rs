@@ -6,7 +6,7 @@ use clap::Args;
 use iam_ledger::{MAX_REPORT_ROWS, ReportFilter};
 use spend_queue::{ScopeRef, ScopeRefError};
 
-use crate::cli::DatabaseOptions;
+use service_frame::connection::DatabaseOptions;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
