@@ -6,11 +6,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use devstack::{Durability, PostgresServer, RedisServer};
 use serde_json::Value;
 
-use crate::flusher::{Outcome, Plan, Supervised, tail};
+use crate::child::tail;
+use crate::flusher::{Outcome, Plan, Supervised};
 use crate::process;
+use crate::stack::Stack;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -45,27 +46,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let programs = process::build(&["usage-flusher", "rate-sim"])?;
     let [flusher, rate_sim] = &programs[..] else { bail!("building gave no programs") };
 
-    eprintln!("starting a private Redis and PostgreSQL ...");
-    let redis = RedisServer::builder().appendonly(true).start()?;
-    let postgres = PostgresServer::builder().durability(Durability::Durable).start()?;
-    let database = postgres.database("tollgate")?;
-    let env = vec![
-        ("TOLLGATE_REDIS_URL", redis.url().to_owned()),
-        ("TOLLGATE_DATABASE_URL", database.url().to_owned()),
-    ];
-    let with_env = |program: &PathBuf| {
-        let mut command = Command::new(program);
-        command.current_dir(process::root()).envs(env.iter().map(|(name, value)| (*name, value)));
-        command
-    };
-    process::run(with_env(flusher).args(["migrate", "--log-format", "text"]).env("RUST_LOG", "warn"))?;
+    let stack = Stack::start()?;
+    stack.migrate(flusher)?;
 
     let log = process::root().join("target/demo-flusher.log");
-    let plan =
-        Plan { program: flusher.clone(), env: env.clone(), kills: options.kill_flusher, log: log.clone() };
+    let plan = Plan {
+        program: flusher.clone(),
+        env: stack.env().to_vec(),
+        kills: options.kill_flusher,
+        log: log.clone(),
+    };
     let supervised = Supervised::start(plan)?;
 
-    let mut replay = with_env(rate_sim);
+    let mut replay = stack.command(rate_sim);
     replay.arg("replay").args(["--seed", &options.seed.to_string()]);
     if let Some(trace) = &trace {
         replay.arg("--trace").arg(trace);
@@ -82,15 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let flushed = flushed.with_context(|| format!("the flusher's last words:\n{}", tail(&log)))?;
 
     if options.keep {
-        let database_url = database.keep();
-        let (redis, postgres) = (redis.keep()?, postgres.keep()?);
-        eprintln!("\nkept for you:\n  Redis       {}\n  PostgreSQL  {database_url}", redis.url());
-        let query = "select organization_id, day, model, sum(events) as events, sum(cost_usd) as usd \
-                     from usage_daily group by 1, 2, 3 order by 1, 2, 3";
-        eprintln!("  try         psql '{database_url}' -c '{query}'");
-        for command in redis.stop_commands().iter().chain(postgres.stop_commands()) {
-            eprintln!("  to stop     {command}");
-        }
+        stack.keep()?;
     }
     conclude(options, report, &flushed)
 }

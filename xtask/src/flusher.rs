@@ -1,15 +1,16 @@
 //! The flusher as a process of its own: started, killed on purpose, started again, and stopped as asked.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
-use std::{fs, io};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+
+use crate::child::{Child, Listen};
 
 /// How a supervised flusher is run.
 pub(crate) struct Plan {
@@ -38,19 +39,14 @@ pub(crate) struct Outcome {
     pub(crate) batches: u64,
 }
 
-/// What the watching thread hears of.
-enum Heard {
-    Line(String),
-    Ended,
-}
-
 impl Supervised {
     /// Starts the flusher and its watcher.
     pub(crate) fn start(plan: Plan) -> Result<Self> {
         let (stop, stopped) = channel();
-        let log = fs::File::create(&plan.log).with_context(|| format!("creating {}", plan.log.display()))?;
-        let first = spawn(&plan)?;
-        let thread = thread::spawn(move || watch(&plan, first, log, &stopped));
+        // What an earlier run left is not this one's.
+        fs::File::create(&plan.log).with_context(|| format!("creating {}", plan.log.display()))?;
+        let first = plan.start()?;
+        let thread = thread::spawn(move || watch(&plan, first, &stopped));
         Ok(Self { stop, thread })
     }
 
@@ -64,101 +60,41 @@ impl Supervised {
     }
 }
 
-fn spawn(plan: &Plan) -> Result<(Child, Receiver<Heard>)> {
-    let mut child = Command::new(&plan.program)
-        .args(["run", "--log-format", "json"])
-        .envs(plan.env.iter().map(|(name, value)| (*name, value)))
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {}", plan.program.display()))?;
-    let (tell, heard) = channel();
-    if let Some(lines) = child.stderr.take() {
-        thread::spawn(move || listen(lines, &tell));
+impl Plan {
+    fn start(&self) -> Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.args(["run", "--log-format", "json"]);
+        command.envs(self.env.iter().map(|(name, value)| (*name, value)));
+        Child::start("the flusher", command, Listen::Stderr, &self.log)
     }
-    Ok((child, heard))
-}
-
-fn listen(lines: ChildStderr, tell: &Sender<Heard>) {
-    for line in BufReader::new(lines).lines().map_while(io::Result::ok) {
-        if tell.send(Heard::Line(line)).is_err() {
-            return;
-        }
-    }
-    let _ = tell.send(Heard::Ended);
 }
 
 /// Kills the flusher after commits, a few batches apart, until it has been killed often enough; starts it again
 /// each time. A commit is logged before its acknowledgement is sent, so the kill falls between the two or soon
 /// after: the moment at which a bill could be lost or charged twice.
-fn watch(
-    plan: &Plan,
-    (mut child, mut heard): (Child, Receiver<Heard>),
-    mut log: fs::File,
-    stopped: &Receiver<()>,
-) -> Result<Outcome> {
+fn watch(plan: &Plan, mut flusher: Child, stopped: &Receiver<()>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut until_kill = 2;
     loop {
-        if let Err(std::sync::mpsc::TryRecvError::Disconnected) = stopped.try_recv() {
-            terminate(&mut child)?;
-            while let Ok(Heard::Line(line)) = heard.recv() {
-                writeln!(log, "{line}").context("writing the flusher's log")?;
-            }
+        if let Err(TryRecvError::Disconnected) = stopped.try_recv() {
+            flusher.stop()?;
             return Ok(outcome);
         }
-        match heard.recv_timeout(Duration::from_millis(20)) {
-            Ok(Heard::Line(line)) => {
-                writeln!(log, "{line}").context("writing the flusher's log")?;
-                if !is_commit(&line) {
-                    continue;
-                }
-                outcome.batches += 1;
-                until_kill -= 1;
-                if until_kill <= 0 && outcome.killed < plan.kills {
-                    child.kill().context("killing the flusher")?;
-                    child.wait().context("waiting for the killed flusher")?;
-                    outcome.killed += 1;
-                    until_kill = 3;
-                    (child, heard) = spawn(plan)?;
-                }
-            }
-            Ok(Heard::Ended) => {
-                let status = child.wait().context("waiting for the flusher")?;
-                bail!("the flusher ended by itself ({status}); its log is {}", plan.log.display());
-            }
-            Err(_) => {}
+        let line = flusher.line(Duration::from_millis(20))?;
+        if !line.is_some_and(|line| is_commit(&line)) {
+            continue;
+        }
+        outcome.batches += 1;
+        until_kill -= 1;
+        if until_kill <= 0 && outcome.killed < plan.kills {
+            flusher.kill()?;
+            outcome.killed += 1;
+            until_kill = 3;
+            flusher = plan.start()?;
         }
     }
 }
 
 fn is_commit(line: &str) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|entry| entry["message"] == "batch committed")
-}
-
-fn terminate(child: &mut Child) -> Result<()> {
-    const BOUND: Duration = Duration::from_secs(10);
-    let signalled = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status();
-    if !signalled.context("cannot run kill")?.success() {
-        bail!("the flusher is gone already");
-    }
-    let asked = Instant::now();
-    loop {
-        match child.try_wait().context("waiting for the flusher")? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => bail!("the flusher stopped with {status}"),
-            None if asked.elapsed() > BOUND => {
-                child.kill().context("killing the flusher")?;
-                bail!("the flusher did not stop within {BOUND:?} of SIGTERM");
-            }
-            None => thread::sleep(Duration::from_millis(10)),
-        }
-    }
-}
-
-/// The end of a flusher's log, for an error message.
-pub(crate) fn tail(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(5)..].join("\n")
 }

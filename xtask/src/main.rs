@@ -2,13 +2,17 @@
 
 mod bench;
 mod chaos;
+mod child;
 mod ci;
 mod demo;
+mod e2e;
 mod flusher;
 mod process;
 mod queries;
 mod simulate;
+mod stack;
 mod test;
+mod up;
 
 use std::process::ExitCode;
 
@@ -26,6 +30,8 @@ struct Cli {
 enum Command {
     /// Replay a workload through private services and prove the books: the main job
     Demo(demo::Options),
+    /// Start the whole stack to play with, and print lines to paste; Ctrl-C stops it
+    Up(up::Options),
     /// Run every test, service tests included
     Test(test::Options),
     /// Formatting, lints, docs, query cache, tests: what a change must pass
@@ -36,6 +42,8 @@ enum Command {
     Simulate(simulate::Options),
     /// Make faults on real servers and processes under load, then check the books independently
     Chaos(chaos::Options),
+    /// Drive the whole stack with the official OpenAI client, and check the ledger against what it counted
+    E2e(e2e::Options),
     /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
     Queries(queries::Options),
 }
@@ -43,11 +51,13 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(options) => demo::run(&options),
+        Command::Up(options) => up::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Ci => ci::run(),
         Command::Bench(options) => bench::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Chaos(options) => chaos::run(&options),
+        Command::E2e(options) => e2e::run(&options),
         Command::Queries(options) => queries::run(&options),
     };
     match done {

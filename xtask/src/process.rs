@@ -1,9 +1,11 @@
 //! Running other programs.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
@@ -27,16 +29,32 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds binaries of the workspace and returns their paths, in the order asked for.
+/// Builds packages of the workspace and returns the paths of their binaries, in the order asked for.
 pub(crate) fn build(packages: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut command = cargo(&["build", "--quiet", "--locked"]);
+    let mut command = cargo(&["build", "--quiet", "--locked", "--message-format", "json-render-diagnostics"]);
     for package in packages {
         command.args(["--package", package]);
     }
-    run(&mut command)?;
-    // This very program is one of the workspace's binaries, so the others lie beside it.
-    let this = std::env::current_exe().context("finding the built programs")?;
-    Ok(packages.iter().map(|package| this.with_file_name(package)).collect())
+    let shown = show(&command);
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown}: {}", output.status);
+    }
+    let built: HashMap<String, PathBuf> =
+        String::from_utf8_lossy(&output.stdout).lines().filter_map(binary).collect();
+    let found = |package: &&str| {
+        built.get(*package).cloned().with_context(|| format!("building gave no program of {package}"))
+    };
+    packages.iter().map(found).collect()
+}
+
+/// The package and the path of a binary that cargo tells of. A package's folder has its name.
+fn binary(message: &str) -> Option<(String, PathBuf)> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let path = message["executable"].as_str()?;
+    let package = Path::new(message["manifest_path"].as_str()?).parent()?.file_name()?;
+    Some((package.to_string_lossy().into_owned(), path.into()))
 }
 
 /// Program and arguments, for messages. Secrets go by environment, so none is shown.

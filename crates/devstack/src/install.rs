@@ -1,18 +1,13 @@
 //! Getting a server: use what is there, else install it, else Docker, else say what to type.
 
-use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
+use crate::apt::{self, Root};
 use crate::docker;
 use crate::error::{DevstackError, Result};
 use crate::program::{self, Found, Places, Program};
 use crate::service::Service;
-use crate::user;
-
-/// Set to any value, this variable forbids apt: nothing is ever installed.
-const NO_INSTALL: &str = "TOLLGATE_NO_INSTALL";
 
 /// What a decision needs to know about a machine. Methods, because some answers are slow and most are not needed.
 pub(crate) trait Host {
@@ -27,13 +22,6 @@ pub(crate) trait Host {
     fn sudo(&self) -> bool;
     /// Whether a Docker engine answers.
     fn docker(&self) -> bool;
-}
-
-/// How to become root for apt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Root {
-    Already,
-    Sudo,
 }
 
 /// What to do to get a service.
@@ -111,70 +99,14 @@ fn look(service: Service) -> Result<Source> {
             }
             Decision::NotFound => return Err(DevstackError::NotFound { service, attempted }),
             Decision::Apt(root) => {
-                attempted = Some(match install_once(&host, root) {
+                let installed = apt::install(service.apt_package(), root, || host.found() != Found::Missing);
+                attempted = Some(match installed {
                     Ok(()) => format!("apt-get installed {} without a usable program", service.apt_package()),
                     Err(reason) => reason,
                 });
             }
         }
     }
-}
-
-/// Installs under a lock that all our processes of this user share. Whoever waited for the lock looks again first.
-fn install_once(host: &ThisMachine, root: Root) -> Result<(), String> {
-    let lock = std::env::temp_dir().join(format!("devstack-install-{}.lock", user::effective_uid()?));
-    let lock = File::options()
-        .create(true)
-        .append(true)
-        .open(&lock)
-        .map_err(|e| format!("{}: {e}", lock.display()))?;
-    lock.lock().map_err(|e| format!("cannot lock the installation: {e}"))?;
-    if host.found() != Found::Missing {
-        return Ok(());
-    }
-    eprintln!("devstack: installing {} with apt-get", host.service.apt_package());
-    let [update, install] = apt_commands(host.service, root);
-    // One broken third-party source makes `update` fail although everything needed was refreshed.
-    let updated = run(&update);
-    run(&install).map_err(|reason| match updated {
-        Ok(()) => reason,
-        Err(update) => format!("{update}; {reason}"),
-    })
-}
-
-/// `apt-get update` and `apt-get install`, as argument vectors.
-pub(crate) fn apt_commands(service: Service, root: Root) -> [Vec<&'static str>; 2] {
-    // `env` behind sudo, because sudo drops the caller's environment.
-    let mut start = match root {
-        Root::Already => Vec::new(),
-        Root::Sudo => vec!["sudo", "-n"],
-    };
-    start.extend([
-        "env",
-        "DEBIAN_FRONTEND=noninteractive",
-        "apt-get",
-        "-qq",
-        "-o",
-        "DPkg::Lock::Timeout=300",
-    ]);
-    let with = |rest: &[&'static str]| start.iter().chain(rest).copied().collect();
-    [with(&["update"]), with(&["install", "--yes", "--no-install-recommends", service.apt_package()])]
-}
-
-fn run(command: &[&str]) -> Result<(), String> {
-    let (program, args) = command.split_first().ok_or("empty command")?;
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("{program}: {e}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    let end: Vec<&str> = text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
-    let end: Vec<&str> = end.into_iter().rev().collect();
-    Err(format!("{} failed: {}", command.join(" "), end.join(" | ")))
 }
 
 struct ThisMachine {
@@ -187,18 +119,16 @@ impl Host for ThisMachine {
         program::find(self.service, &self.places, program::ask_version)
     }
     fn may_install(&self) -> bool {
-        std::env::var_os(NO_INSTALL).is_none()
+        apt::allowed()
     }
     fn apt_get(&self) -> bool {
-        self.places.on_path("apt-get").is_some()
+        apt::present(&self.places)
     }
     fn is_root(&self) -> bool {
-        user::effective_uid() == Ok(0)
+        apt::is_root()
     }
     fn sudo(&self) -> bool {
-        let mut command = Command::new("sudo");
-        command.args(["-n", "true"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
+        apt::sudo()
     }
     fn docker(&self) -> bool {
         docker::answers()
@@ -300,25 +230,5 @@ mod tests {
         let host = Described { found: Found::TooOld(old()), ..rich() };
         assert_eq!(decide(&host, false), Decision::Docker);
         assert_eq!(decide(&Described { docker: false, ..host }, false), Decision::TooOld(old()));
-    }
-
-    #[test]
-    fn apt_asks_nothing_and_brings_nothing_superfluous() {
-        let [update, install] = apt_commands(Service::Redis, Root::Sudo);
-        assert_eq!(
-            update.join(" "),
-            "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 update"
-        );
-        assert!(install.join(" ").ends_with("install --yes --no-install-recommends redis-server"));
-        let [_, install] = apt_commands(Service::Postgres, Root::Already);
-        assert_eq!(install.first(), Some(&"env"));
-        assert_eq!(install.last(), Some(&"postgresql"));
-    }
-
-    #[test]
-    fn a_failed_command_is_reported_with_the_end_of_its_output() {
-        let error = run(&["sh", "-c", "echo first >&2; echo; echo why >&2; exit 3"]).unwrap_err();
-        assert!(error.ends_with("failed: first | why"), "{error}");
-        assert!(run(&["/no/such/program"]).unwrap_err().contains("/no/such/program"));
     }
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod apt;
 mod cluster;
 mod cluster_view;
 mod database;
@@ -29,6 +30,7 @@ mod tls;
 mod unique;
 mod user;
 
+pub use apt::apt_install;
 pub use cluster::{RedisCluster, RedisClusterBuilder};
 pub use database::Database;
 pub use error::{DevstackError, Result};

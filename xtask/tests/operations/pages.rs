@@ -45,13 +45,14 @@ fn links_lead_to_files_and_headings() {
     }
 }
 
-/// Flags, environment variables and commands of the flusher, as its sources name them.
+/// Flags, environment variables and commands of flusher and gateway, as their sources and those of their common frame name them.
 fn sources() -> String {
-    let files = below(&root().join("crates/usage-flusher/src"), "rs");
-    files.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+    let folders = ["crates/service-frame/src", "crates/usage-flusher/src", "crates/gateway/src"];
+    let files = folders.iter().flat_map(|folder| below(&root().join(folder), "rs"));
+    files.map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// The environment variables that the flusher reads.
+/// The environment variables that the flusher and the gateway read.
 pub(crate) fn settings() -> BTreeSet<String> {
     let sources = sources();
     let found = sources.split("env = \"").skip(1).filter_map(|after| after.split('"').next());

@@ -1,0 +1,61 @@
+//! Step 4: is there money left? A path without any budget is not asked about.
+
+use chrono::Utc;
+use iam_ledger::{HoldAnswer, InFlight};
+use spend_queue::Usd;
+
+use crate::call::Call;
+use crate::config::BudgetMode;
+use crate::error::ApiError;
+
+/// Looks at what is left, or sets the most that the call can cost aside. `true`: money is held under the call's id, to be
+/// released if nothing is billed.
+pub(crate) async fn cover(call: &Call) -> Result<bool, ApiError> {
+    if !call.identity.is_budgeted() {
+        return Ok(false);
+    }
+    // What costs more than can be counted costs more than any budget has.
+    let ceiling = call.ceiling().unwrap_or(Usd::from_picos(i64::MAX.into()));
+    match call.state.config.budget.mode {
+        BudgetMode::Check => check(call, ceiling).await.map(|()| false),
+        // Nothing can be held for what is free; whether the budget is zero or blocked still counts.
+        BudgetMode::Hold if ceiling.is_zero() => check(call, ceiling).await.map(|()| false),
+        BudgetMode::Hold => hold(call, ceiling).await.map(|()| true),
+    }
+}
+
+async fn check(call: &Call, ceiling: Usd) -> Result<(), ApiError> {
+    let state = &call.state;
+    // Separate: another gateway of the same tenant may hold.
+    let path = state.ledger.quota_path_with(&call.subject, &state.redis, InFlight::Separate, call.at).await;
+    let path = path.map_err(|error| ApiError::quota(&call.subject, &error))?;
+    match path.refusing(ceiling) {
+        Some(level) => Err(ApiError::budget_exceeded(level, ceiling)),
+        None => Ok(()),
+    }
+}
+
+async fn hold(call: &Call, ceiling: Usd) -> Result<(), ApiError> {
+    let state = &call.state;
+    let time = state.config.budget.hold_time();
+    match state.ledger.hold(call.id.as_str(), &call.subject, ceiling, time, call.at).await {
+        Ok(HoldAnswer::Held(_)) => Ok(()),
+        Ok(HoldAnswer::Exhausted(level)) => Err(ApiError::budget_exceeded(&level, ceiling)),
+        // The same id ran before: its claim has expired, its hold has not been forgotten.
+        Ok(HoldAnswer::Ended(_)) => Err(ApiError::idempotency_key_reused()),
+        Err(error) => {
+            // It may have been made although no answer came.
+            if error.is_transient() {
+                release(call).await;
+            }
+            Err(ApiError::hold(&error))
+        }
+    }
+}
+
+/// Gives held money back. If that fails, the hold expires by itself.
+pub(crate) async fn release(call: &Call) {
+    if let Err(error) = call.state.ledger.release(call.id.as_str(), Utc::now()).await {
+        tracing::warn!(request_id = call.id.as_str(), %error, "held money was not released; it is free when it expires");
+    }
+}

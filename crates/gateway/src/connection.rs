@@ -1,0 +1,90 @@
+//! How the gateway's commands reach the ledger and its keys.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use iam_ledger::{Keyring, Ledger, LedgerOptions, MIN_PEPPER_BYTES, Pepper};
+use secrecy::{ExposeSecret, SecretString};
+use service_frame::connection::DatabaseOptions;
+use service_frame::secret::SecretSource;
+
+/// Where PostgreSQL is.
+#[derive(Debug, Args)]
+pub(crate) struct LedgerConnection {
+    #[command(flatten)]
+    database: DatabaseOptions,
+}
+
+impl LedgerConnection {
+    /// Connects, and refuses a database whose tables are of another release.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, is too old, or is not migrated; the text has no password.
+    pub(crate) async fn ledger(&self) -> Result<Ledger> {
+        self.ledger_with(LedgerOptions::default()).await
+    }
+
+    /// [`LedgerConnection::ledger`] with other options.
+    ///
+    /// # Errors
+    ///
+    /// As [`LedgerConnection::ledger`].
+    pub(crate) async fn ledger_with(&self, options: LedgerOptions) -> Result<Ledger> {
+        let ledger = Ledger::connect(&self.database.url().required()?, options).await?;
+        ledger.require_migrated().await?;
+        Ok(ledger)
+    }
+}
+
+/// Where PostgreSQL is, and under which pepper it keeps the secrets of keys.
+#[derive(Debug, Args)]
+pub(crate) struct KeyringConnection {
+    #[command(flatten)]
+    database: LedgerConnection,
+    /// What the secrets of keys are stored under: at least 32 bytes, the same for every gateway
+    #[arg(long, env = "TOLLGATE_PEPPER", hide_env_values = true, value_name = "SECRET")]
+    pepper: Option<SecretString>,
+    /// File that holds the pepper and nothing else, such as a mounted secret; in place of --pepper
+    #[arg(long, env = "TOLLGATE_PEPPER_FILE", value_name = "FILE")]
+    pepper_file: Option<PathBuf>,
+}
+
+impl KeyringConnection {
+    /// Connects to the ledger alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`LedgerConnection::ledger`].
+    pub(crate) async fn ledger(&self) -> Result<Ledger> {
+        self.database.ledger().await
+    }
+
+    /// The secrets of a ledger's keys under this pepper. The ledger may be had from [`KeyringConnection::ledger`].
+    ///
+    /// # Errors
+    ///
+    /// When the pepper is too short.
+    pub(crate) fn keyring(&self, ledger: Ledger) -> Result<Keyring> {
+        let pepper = self.pepper().required()?;
+        let pepper = Pepper::new(pepper.expose_secret().as_bytes().to_vec())?;
+        Ok(Keyring::new(ledger, pepper))
+    }
+
+    pub(crate) const fn database(&self) -> &LedgerConnection {
+        &self.database
+    }
+
+    fn pepper(&self) -> SecretSource<'_> {
+        SecretSource {
+            what: "pepper",
+            accepted: "a text of at least 32 bytes",
+            flag: "--pepper",
+            variable: "TOLLGATE_PEPPER",
+            is_one: |text| text.len() >= MIN_PEPPER_BYTES,
+            given: self.pepper.as_ref(),
+            file: self.pepper_file.as_deref(),
+        }
+    }
+}

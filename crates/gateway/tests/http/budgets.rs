@@ -1,0 +1,63 @@
+//! Budgets: looked at, or held.
+
+use iam_ledger::HoldState;
+
+use crate::world::{Wishes, World, chat, cost, refusal, stream};
+
+#[tokio::test]
+async fn a_budget_that_is_used_up_is_named_and_not_to_be_retried() {
+    // Room for one answer of at most 64 tokens, and not for two.
+    let mut world = World::with(Wishes { budget: Some("0.00006"), ..Wishes::default() }).await;
+    let first = world.chat(&chat("tokens=60")).await;
+    assert_eq!(first.status(), 200);
+    assert!(first.headers().contains_key("x-litellm-key-spend"));
+    first.text().await.unwrap();
+    let second = world.chat(&chat("tokens=60")).await;
+    assert_eq!(second.headers()["x-should-retry"], "false");
+    assert!(!second.headers().contains_key("retry-after"));
+    let (status, code, body) = refusal(second).await;
+    assert_eq!((status, &*code), (429, "budget_exceeded"));
+    assert_eq!(body["error"]["type"], "insufficient_quota");
+    assert!(body["error"]["message"].as_str().unwrap().contains("organization/acme"), "{body}");
+    // A smaller request still fits.
+    let mut small = chat("tokens=1");
+    small["max_tokens"] = 1.into();
+    assert_eq!(world.chat(&small).await.status(), 200);
+    assert_eq!(world.bills().await.len(), 2);
+}
+
+#[tokio::test]
+async fn held_money_is_released_when_nothing_is_charged_and_stays_until_the_bill_is_settled_otherwise() {
+    let config = "[budget]\nmode = \"hold\"\n";
+    let mut world = World::with(Wishes { budget: Some("1"), config, ..Wishes::default() }).await;
+    let mut ids = Vec::new();
+    for body in [chat("status=500"), chat("tokens=3"), stream("tokens=3")] {
+        let response = world.chat(&body).await;
+        ids.push(response.headers()["x-request-id"].to_str().unwrap().to_owned());
+        response.text().await.unwrap();
+    }
+    let bills = world.bills().await;
+    assert_eq!(bills.iter().map(|bill| &bill.request_id).collect::<Vec<_>>(), [&ids[1], &ids[2]]);
+    for (id, state) in ids.iter().zip([HoldState::Released, HoldState::Held, HoldState::Held]) {
+        let hold = world.ledger.hold_of(id).await.unwrap().unwrap();
+        assert_eq!(hold.state, state);
+        let sent = &world.sent()[0];
+        assert_eq!(Some(hold.amount), cost(sent.prompt_tokens, 0, 64), "the most that it could cost");
+    }
+}
+
+#[tokio::test]
+async fn held_money_bounds_requests_that_run_at_once() {
+    let config = "[budget]\nmode = \"hold\"\n";
+    // Each can cost 0.0000384 USD and some for its prompt: two fit, three do not.
+    let mut world = World::with(Wishes { budget: Some("0.0001"), config, ..Wishes::default() }).await;
+    let requests = (0..6).map(|_| world.post("chat/completions", &chat("tokens=60,latency_ms=200")).send());
+    let mut statuses: Vec<_> = futures_util::future::join_all(requests)
+        .await
+        .into_iter()
+        .map(|it| it.unwrap().status().as_u16())
+        .collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 429, 429, 429, 429]);
+    assert_eq!(world.bills().await.len(), 2);
+}
