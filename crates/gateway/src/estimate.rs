@@ -63,16 +63,15 @@ pub(crate) fn embedding(tokenizer: Tokenizer, fields: &Fields<'_>) -> Result<u64
     if items.is_empty() {
         return Err(bad("There must be at least one input."));
     }
-    items.into_iter().try_fold(0, |sum, item| {
-        let tokens = match item.get().as_bytes().first() {
-            Some(b'"') => string(tokenizer, item),
-            Some(b'[') => {
-                serde_json::from_str::<Vec<u32>>(item.get()).ok().map(|tokens| length(tokens.len()))
-            }
-            _ => serde_json::from_str::<u32>(item.get()).ok().map(|_| 1),
-        };
-        Ok(sum + tokens.ok_or_else(wrong)?)
-    })
+    // All items are of the kind of the first.
+    let each: fn(Tokenizer, &RawValue) -> Option<u64> = match items[0].get().as_bytes().first() {
+        Some(b'"') => string,
+        Some(b'[') => {
+            |_, item| serde_json::from_str::<Vec<u32>>(item.get()).ok().map(|tokens| length(tokens.len()))
+        }
+        _ => |_, item| serde_json::from_str::<u32>(item.get()).ok().map(|_| 1),
+    };
+    items.into_iter().try_fold(0, |sum, item| Ok(sum + each(tokenizer, item).ok_or_else(wrong)?))
 }
 
 fn content(tokenizer: Tokenizer, value: &RawValue) -> Option<u64> {

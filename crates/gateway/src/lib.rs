@@ -36,6 +36,11 @@
 //! On SIGTERM nothing new is accepted. Streams may end within the grace; then they are cut, told so by an event, and billed. Then the
 //! process ends, within a second if Redis or the spool answers.
 
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "the steps are read in the code, or with `cargo doc --document-private-items`; only what starts a gateway is public"
+)]
+
 mod admin;
 mod admit;
 mod affinity;
@@ -81,3 +86,8 @@ pub use server::{Gateway, StartError};
 pub use state::Parts;
 pub use tokenizer::Tokenizer;
 pub use usage::Usage;
+
+/// Its examples are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/integrating.md")]
+mod integrating {}

@@ -50,25 +50,41 @@ fn check_prints_a_table_or_says_what_is_wrong_with_exit_code_2() {
     assert!(error.contains("body_byte"), "{error}");
 }
 
+/// A client of a test's own; the gateway's process has chosen its cryptography by itself.
+fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
 struct Process {
     child: Child,
-    logs: BufReader<ChildStderr>,
+    logs: Option<BufReader<ChildStderr>>,
     url: String,
+}
+
+/// A test that fails leaves nothing running.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Process {
     fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut logs = BufReader::new(child.stderr.take().unwrap());
-        loop {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = Self { child, logs: None, url: String::new() };
+        let mut logs = BufReader::new(process.child.stderr.take().unwrap());
+        while process.url.is_empty() {
             let mut line = String::new();
-            assert!(logs.read_line(&mut line).unwrap() > 0, "it ended: {:?}", child.wait());
+            assert!(logs.read_line(&mut line).unwrap() > 0, "it ended");
             let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
             if line["message"] == "listening" {
-                let url = format!("http://{}", line["address"].as_str().unwrap());
-                return Self { child, logs, url };
+                process.url = format!("http://{}", line["address"].as_str().unwrap());
             }
         }
+        process.logs = Some(logs);
+        process
     }
 
     fn terminate(&self) {
@@ -79,7 +95,7 @@ impl Process {
     /// Exit code and what it logged since it listened.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
-        let logs = self.logs.lines().map_while(Result::ok).collect();
+        let logs = self.logs.take().unwrap().lines().map_while(Result::ok).collect();
         (status.code(), logs)
     }
 }
@@ -131,7 +147,7 @@ async fn sigterm_in_mid_stream_cuts_bills_and_ends_with_0_within_a_second_of_the
 
     let body = json!({"model": "small", "stream": true, "messages": [{"role": "user", "content": "canary"}],
         "metadata": {"mock": "interval_ms=50,tokens=100"}, "max_tokens": 100});
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = client();
     let request = http.post(format!("{}/v1/chat/completions", process.url)).bearer_auth(&tenant.secret);
     let mut response = request.body(body.to_string()).send().await.unwrap();
     response.chunk().await.unwrap();
@@ -166,7 +182,7 @@ async fn an_idle_gateway_ends_at_once() {
         .env("TOLLGATE_PREFIX", tenant.redis.prefix())
         .env("TOLLGATE_PEPPER", PEPPER);
     let process = Process::start(command);
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = client();
     // A connection that is kept alive does not keep the gateway.
     assert!(http.get(format!("{}/livez", process.url)).send().await.unwrap().status().is_success());
     process.terminate();

@@ -155,7 +155,8 @@ impl LiveRedis {
     ///
     /// [`LiveRedisError::NotConfigured`] without Redis, or why there was no answer.
     pub async fn ping(&self) -> Result<(), LiveRedisError> {
-        let ping = self.hot(async |mut connection| redis::cmd("PING").query_async::<String>(&mut connection).await);
+        let ping =
+            self.hot(async |mut connection| redis::cmd("PING").query_async::<String>(&mut connection).await);
         self.strictly("ping", ping).await.map(drop)
     }
 

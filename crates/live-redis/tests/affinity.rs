@@ -88,6 +88,18 @@ async fn an_affinity_is_swapped_only_for_the_expected_one() {
 }
 
 #[tokio::test]
+async fn an_affinity_is_dropped_only_by_who_knows_it() {
+    let hot = Hot::shared().await;
+    assert!(!hot.redis.drop_affinity("k", "a").await.unwrap());
+    assert!(hot.redis.swap_affinity("k", None, "a", HOUR).await.unwrap());
+    assert!(!hot.redis.drop_affinity("k", "b").await.unwrap());
+    assert_eq!(hot.redis.read_affinity("k").await.unwrap().as_deref(), Some("a"));
+    assert!(hot.redis.drop_affinity("k", "a").await.unwrap());
+    assert_eq!(hot.keys().await, [""; 0]);
+    assert!(hot.redis.swap_affinity("k", None, "c", HOUR).await.unwrap(), "it is free again");
+}
+
+#[tokio::test]
 async fn of_many_who_swap_the_same_affinity_one_wins() {
     let hot = Hot::shared().await;
     let mut expected: Option<String> = None;

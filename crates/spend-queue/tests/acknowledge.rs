@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use spend_queue::{
     Acked, BatchLimit, EncodedEvent, Index, MemoryQueue, Receipt, ScopeRef, Shard, ShardCount, SpendEvent,
-    Usd,
+    Stop, Usd,
 };
 
 fn event(id: &str, picos: i64) -> EncodedEvent {
@@ -101,6 +101,34 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
         (1..4_usize).prop_map(|last| Change::Surround { last }),
     ];
     prop::collection::vec(change, 0..4)
+}
+
+#[test]
+fn pieces_of_one_peek_are_taken_one_after_the_other_and_never_before_their_turn() {
+    let queue = filled(&["a", "b", "c", "d", "e"]);
+    let peeked = queue.peek_now(shard(), BatchLimit::MAX);
+    let pieces: Vec<_> = peeked.entries.chunks(2).map(|piece| Receipt::of(shard(), piece).unwrap()).collect();
+    assert_eq!(pieces.iter().map(|piece| piece.entries).collect::<Vec<_>>(), [2, 2, 1]);
+    let team = ScopeRef::new("team", "t").unwrap();
+    for (turn, left) in [(0, 3), (1, 1), (2, 0)] {
+        for other in (0..pieces.len()).filter(|other| *other != turn) {
+            assert_eq!(queue.ack_now(&pieces[other]), Acked::Changed, "{other} in the turn of {turn}");
+        }
+        assert_eq!(queue.ack_now(&pieces[turn]), Acked::Done { depth: left, short_counters: 0 });
+        assert_eq!(queue.hot(&team).amount, Usd::from_picos(5 * i128::from(left)));
+    }
+}
+
+#[test]
+fn a_peek_ends_before_its_costs_exceed_what_a_counter_holds() {
+    let queue = filled(&["a"]);
+    let before = queue.peek_now(shard(), BatchLimit::MAX).entries[0].link.unwrap();
+    // Another hand's: the queue itself would have refused it.
+    let (huge, seq) = (event("huge", i64::MAX), before.seq + 1);
+    let entry = huge.entry(seq, huge.chain_after(before.chain, seq)).into_bytes();
+    queue.tamper(shard(), |list| list.push_back(entry));
+    let peeked = queue.peek_now(shard(), BatchLimit::MAX);
+    assert_eq!((peeked.entries.len(), peeked.stop), (1, Some(Stop::AmountBound { position: 1 })));
 }
 
 fn apply(list: &mut VecDeque<Vec<u8>>, change: &Change) {

@@ -8,7 +8,7 @@ use crate::{below, read, root};
 
 fn pages() -> Vec<PathBuf> {
     let mut pages = below(&root().join("docs/operations"), "md");
-    pages.push(root().join("README.md"));
+    pages.extend(["README.md", "docs/integrating.md", "docs/ledger.md"].map(|page| root().join(page)));
     pages
 }
 

@@ -68,7 +68,8 @@ async fn many_clients_that_leave_are_each_charged_once() {
     }));
     let mut ids = left.await;
     let mut billed: Vec<_> = world.bills().await.into_iter().map(|bill| bill.request_id).collect();
-    (ids.sort_unstable(), billed.sort_unstable());
+    ids.sort_unstable();
+    billed.sort_unstable();
     assert_eq!(ids, billed);
 }
 

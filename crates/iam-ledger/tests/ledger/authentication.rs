@@ -42,6 +42,25 @@ fn refused<T: std::fmt::Debug>(result: &Result<T, LedgerError>) {
 }
 
 #[tokio::test]
+async fn an_identity_knows_whether_a_budget_is_above_it() {
+    let (fixture, keyring) = with_people().await;
+    let secret = keyring.create_key(&adas("k").of_project("bot")).await.unwrap().into();
+    let budgeted = async || keyring.authenticate(&secret, commit_time()).await.unwrap().is_budgeted();
+    assert!(!budgeted().await);
+    let budget = |amount: &str| IdentityPatch::new().set_budget(amount.parse().unwrap());
+    // The project of a person's key is among its scopes and not above it.
+    fixture.ledger.update(ScopeKind::Project, "bot", &budget("0")).await.unwrap();
+    assert!(!budgeted().await);
+    for (kind, id) in [(ScopeKind::Key, "k"), (ScopeKind::User, "ada"), (ScopeKind::Organization, "acme")] {
+        // A budget of zero is one.
+        fixture.ledger.update(kind, id, &budget("0")).await.unwrap();
+        assert!(budgeted().await, "{kind}");
+        fixture.ledger.update(kind, id, &IdentityPatch::new().clear_budget()).await.unwrap();
+        assert!(!budgeted().await, "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn a_secret_stands_for_its_key_and_everything_above() {
     let (fixture, keyring) = with_people().await;
     let limits = Limits { rpm: Some(5), tpm: None };

@@ -108,6 +108,26 @@ async fn a_tree_that_was_read_costs_no_query() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_younger_than_the_tree_has_a_plan_and_one_that_moved_has_none() {
+    let fixture = Fixture::new().await;
+    let root = organization(&fixture.ledger, "o").await;
+    let keyring = Keyring::new(fixture.ledger.clone(), Pepper::new(vec![7; 32]).unwrap());
+    let trees = RateTreeCache::new(fixture.ledger.clone(), 10);
+    assert_eq!(trees.get(&root).await.unwrap().find("key", "k"), None);
+    let key = NewIdentity::key("k", "").of_organization("o").of_team("o-t");
+    let secret = keyring.create_key(&key).await.unwrap().into();
+    let identity = keyring.authenticate(&secret, commit_time()).await.unwrap();
+    let plan = trees.plan(&identity).await.unwrap();
+    let kinds = plan.path().as_slice().iter().map(|&node| plan.tree().nodes()[node].scope.kind());
+    assert_eq!(kinds.collect::<Vec<_>>(), ["key", "team", "organization"]);
+
+    let other = RateTreeCache::new(fixture.ledger.clone(), 10);
+    fixture.run("delete from api_keys").await;
+    let error = other.plan(&identity).await.unwrap_err();
+    assert!(matches!(error, LedgerError::NotFound { kind: ScopeKind::Key, .. }), "{error}");
+}
+
+#[tokio::test]
 async fn nothing_is_kept_of_roots_that_do_not_exist() {
     let fixture = Fixture::new().await;
     let trees = RateTreeCache::new(fixture.ledger.clone(), 10);
