@@ -33,13 +33,20 @@ SCENARIOS = Configuration(
 )
 
 
+def end(stack: Stack, request: pytest.FixtureRequest) -> None:
+    """Everything must end cleanly, too. What is kept for a person is shown to that person."""
+    captured = request.config.pluginmanager.getplugin("capturemanager")
+    with captured.global_and_fixture_disabled():
+        codes = stack.end(KEEP)
+    assert set(codes.values()) == {0}, codes
+
+
 @pytest.fixture(scope="session")
-def running():
-    """Started by the first test that needs it. Everything must end cleanly, too."""
+def running(request: pytest.FixtureRequest):
+    """Started by the first test that needs it."""
     stack = Stack(RUN / "scenarios", SCENARIOS)
     yield stack
-    codes = stack.end(KEEP)
-    assert set(codes.values()) == {0}, codes
+    end(stack, request)
 
 
 @pytest.fixture

@@ -51,10 +51,11 @@ def test_cached_tokens_have_a_price_of_their_own_and_every_digit_counts(stack: S
 
 def test_a_stream_without_usage_brings_none_and_is_billed_exactly(stack: Stack):
     tenant = stack.tenant()
-    got = stack.caller(tenant.key()).stream(tokens=11)
-    assert got.usage is None
-    assert len(got.texts) == 11
-    assert got.finish_reason in ("stop", "length")
+    for more in ({}, {"stream_options": {"include_usage": False}}, {"stream_options": None}):
+        got = stack.caller(tenant.key()).stream(tokens=11, **more)
+        assert got.usage is None
+        assert len(got.texts) == 11
+        assert got.finish_reason in ("stop", "length")
 
 
 def test_a_stream_with_usage_ends_with_it(stack: Stack):
@@ -93,11 +94,15 @@ def test_concurrent_async_clients_are_each_billed_for_their_own(stack: Stack):
     assert len(callers["first"].tally.charges) == 40
 
 
-def test_embeddings_are_billed_for_their_input(stack: Stack):
+def test_embeddings_are_billed_for_their_input_whatever_its_form(stack: Stack):
     tenant = stack.tenant()
-    answer = stack.caller(tenant.key()).embed(["A barrier across a road.", "A fee for passing it."])
+    caller = stack.caller(tenant.key())
+    answer = caller.embed(["A barrier across a road.", "A fee for passing it."])
     assert [item.index for item in answer.data] == [0, 1]
-    assert answer.usage.prompt_tokens > 0
+    assert answer.usage.prompt_tokens > 2
+    assert caller.embed("A fee").usage.prompt_tokens == 2
+    assert caller.embed([11, 22, 33]).usage.prompt_tokens == 3
+    assert caller.embed([[11, 22, 33], [44]]).usage.prompt_tokens == 4
 
 
 def test_a_free_model_is_recorded_and_costs_nothing(stack: Stack):

@@ -16,16 +16,6 @@ from harness.minute import in_one_minute
 from harness.stack import Stack
 
 
-def wait_until_begun(stack: Stack, model: str, known: int, number: int = 1) -> None:
-    """Until the first mock has so many requests for this model behind the lines that are known."""
-
-    def begun(_) -> bool:
-        lines = stack.mocks[0].lines()[known:]
-        return sum(line["model"] == model and line["event"] == "begin" for line in lines) >= number
-
-    stack.mocks[0].wait_for(begun)
-
-
 def test_without_redis_nothing_is_admitted_and_what_was_under_way_is_billed_later(stack: Stack):
     tenant = stack.tenant()
     caller = stack.caller(tenant.key())
@@ -34,7 +24,7 @@ def test_without_redis_nothing_is_admitted_and_what_was_under_way_is_billed_late
     with ThreadPoolExecutor(max_workers=2) as pool:
         plain = pool.submit(caller.chat, "A slow one", "slow", "latency_ms=1500", 5)
         streamed = pool.submit(caller.stream, "A long one", "slow", "interval_ms=60", 25)
-        wait_until_begun(stack, "slow", known, 2)
+        stack.mocks[0].wait_until_begun("slow", known, 2)
         with stack.servers.stopped("redis"):
             with pytest.raises(openai.InternalServerError) as refused:
                 caller.chat(tokens=1)
@@ -151,7 +141,7 @@ def test_a_spool_outlives_its_gateway(stack: Stack):
     known = len(stack.mocks[0].lines())
     with ThreadPoolExecutor(max_workers=1) as pool:
         plain = pool.submit(caller.chat, "A slow one", "slow", "latency_ms=1000", 5)
-        wait_until_begun(stack, "slow", known)
+        stack.mocks[0].wait_until_begun("slow", known)
         with stack.servers.stopped("redis"):
             assert plain.result(20).usage.completion_tokens == 5
             gateway.process.kill()

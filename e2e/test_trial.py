@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from conftest import KEEP
+from conftest import end
 from harness.books import DRAINED_WITHIN, wait_until_drained
 from harness.configuration import CHEAP, ODD, Configuration, Model
 from harness.prices import Price
@@ -36,16 +36,16 @@ TRIAL = Configuration(
     ),
     routing={"allowed_failures": 3, "cooldown_seconds": 2, "affinity_seconds": 60},
 )
-# Requests and tokens per minute of the second organization, which a fifth of the clients belongs to. They bind.
-LIMITS = {"organization": (240, None), "team": (None, 2500), "slow": (60, None)}
+# Requests and tokens per minute of the second organization, which a fifth of the clients belongs to. They are so low that they
+# bind over however many minutes the calls are spread.
+LIMITS = {"organization": (90, None), "team": (None, 800), "slow": (20, None)}
 
 
 @pytest.fixture
-def trial():
+def trial(request: pytest.FixtureRequest):
     stack = Stack(RUN / "trial", TRIAL)
     yield stack
-    codes = stack.end(KEEP)
-    assert set(codes.values()) == {0}, codes
+    end(stack, request)
 
 
 def clients(stack: Stack, wide: Tenant, tight: Tenant) -> list[Client]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 
 import openai
 import pytest
 
+from harness.caller import request
 from harness.stack import Stack
+from harness.tally import Part
 
 
 @pytest.mark.parametrize("gateway", [0, 1])
@@ -23,6 +27,42 @@ def test_a_client_that_leaves_in_mid_stream_pays_once_for_what_was_produced(stac
         )
         assert line["outcome"] == "client_gone"
         assert received <= line["completion_tokens"] < 400
+
+
+@pytest.mark.parametrize("prompt", ["<|endoftext|> and <|im_start|>", "naïve 😀 漢字 \u200b\u0000", " " * 300 + "\n\n\t", ""])
+def test_a_prompt_of_odd_characters_is_counted_as_the_upstream_counts_it(stack: Stack, prompt: str):
+    tenant = stack.tenant()
+    caller = stack.caller(tenant.key())
+    # By the gateway itself, since no usage comes any more; the books compare with the mock's journal.
+    caller.stream(prompt, mock="interval_ms=5", tokens=400, leave_after=2)
+    caller.stream(prompt, mock="no_usage", tokens=2)
+
+
+def test_a_client_that_takes_nothing_is_not_waited_for_and_pays_for_what_was_produced(stack: Stack):
+    tenant = stack.tenant()
+    key = tenant.key()
+    host, port = stack.gateways[0].url.removeprefix("http://").split(":")
+    arguments = request("Tell me everything", "small", "interval_ms=0", 100_000, {"stream": True})
+    body = json.dumps(arguments).encode()
+    with socket.socket() as idle:
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        idle.settimeout(20)
+        idle.connect((host, int(port)))
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key.secret}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        idle.sendall(head.encode() + body)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += idle.recv(512)
+        headers = dict(line.split(": ", 1) for line in answer.decode().split("\r\n\r\n")[0].split("\r\n")[1:])
+        request_id = headers["x-request-id"]
+        stack.tally(key).part(Part(request_id, key.id, "small", 0, whole=False))
+        # The bill comes while the connection is still open and nothing is read from it.
+        stack.books.close(tenant.id, stack.tally(key))
+    (row,) = stack.ledger.rows(tenant.id)
+    assert row.status == "partial" and row.completion < 100_000
 
 
 def test_an_error_of_the_upstream_that_is_the_clients_own_is_passed_on(stack: Stack):

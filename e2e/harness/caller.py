@@ -91,7 +91,7 @@ class Caller:
         self.count_usage(raw.headers["x-request-id"], model, answer.usage)
         return answer, raw.headers
 
-    def embed(self, texts: list[str], model: str = "vector", **more: Any) -> CreateEmbeddingResponse:
+    def embed(self, texts: Any, model: str = "vector", **more: Any) -> CreateEmbeddingResponse:
         try:
             raw = self.openai.embeddings.with_raw_response.create(model=model, input=texts, **more)
         except openai.APIStatusError as error:

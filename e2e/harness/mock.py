@@ -85,12 +85,31 @@ class Mock:
                 entries[open_ones[key].pop(0)] = entry
         return found
 
-    def wait_for(self, predicate, within: float = 10.0) -> dict:
-        """Waits for a line of the journal that fits, and returns it."""
+    def wait_for(self, predicate, known: int = 0, within: float = 10.0) -> dict:
+        """Waits for a line of the journal that fits, behind the first `known`, and returns it."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
-            for line in self.lines():
+            for line in self.lines()[known:]:
                 if predicate(line):
                     return line
             time.sleep(0.01)
         raise TimeoutError("the mock's journal never said so")
+
+    def wait_until_begun(self, model: str, known: int, number: int = 1) -> list[dict]:
+        """Waits for so many requests for a model, behind the first `known` lines."""
+        return self._wait_until("begin", model, known, number)
+
+    def wait_until_ended(self, model: str, known: int, number: int = 1) -> list[dict]:
+        """The same for the ends of their answers."""
+        return self._wait_until("end", model, known, number)
+
+    def _wait_until(self, event: str, model: str, known: int, number: int) -> list[dict]:
+        found: list[dict] = []
+
+        def enough(line: dict) -> bool:
+            if line["event"] == event and line["model"] == model and line not in found:
+                found.append(line)
+            return len(found) >= number
+
+        self.wait_for(enough, known)
+        return found

@@ -57,5 +57,7 @@ class Servers:
         if keep:
             for name, url in self.urls.items():
                 print(f"\nkept for you: {name} {url}\n  to end it: {self.tell(f'keep {name}')}")
-        self._process.stdin.close()
-        self._process.wait(30)
+        # The end of its input ends it.
+        with self._process:
+            self._process.stdin.close()
+            self._process.wait(30)

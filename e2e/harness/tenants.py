@@ -42,22 +42,24 @@ def enrol(
     """Makes an organization; teams and keys are named within it. A key's `team` is such a name. Default: one key."""
     number = next(_numbers)
     tenant = Tenant(f"org-{number}")
-    # The names of a team or key here, and their ids there.
-    name_of = lambda name: f"{name}-{number}"
+
+    def id_of(name: str) -> str:
+        return f"{name}-{number}"
+
     tables = [("organizations", {"id": tenant.id, "name": tenant.id, **(organization or {})})]
     for name, settings in (teams or {}).items():
-        tables.append(("teams", {"id": name_of(name), "name": name, "organization": tenant.id, **settings}))
+        tables.append(("teams", {"id": id_of(name), "name": name, "organization": tenant.id, **settings}))
     for name, settings in (keys or {"key": {}}).items():
         settings = dict(settings)
         if "team" in settings:
-            settings["team"] = name_of(settings["team"])
-        tables.append(("keys", {"id": name_of(name), "name": name, "organization": tenant.id, **settings}))
+            settings["team"] = id_of(settings["team"])
+        tables.append(("keys", {"id": id_of(name), "name": name, "organization": tenant.id, **settings}))
     file = folder / f"{tenant.id}.toml"
     file.write_text("\n\n".join(_table(kind, settings) for kind, settings in tables) + "\n")
     made = json.loads(run("tollgate-gateway", "tenant", str(file), "--json", env=env))
     secrets = {key["id"]: key["secret"] for key in made["keys"]}
     for name in keys or {"key": {}}:
-        tenant.keys[name] = Key(name_of(name), secrets[name_of(name)], tenant.id)
+        tenant.keys[name] = Key(id_of(name), secrets[id_of(name)], tenant.id)
     return tenant
 
 

@@ -29,6 +29,13 @@ pub(crate) struct Options {
     pub(crate) sabotage: Vec<String>,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        let durability = "always".to_owned();
+        Self { seconds: 60, seed: None, durability, keep: false, json: false, sabotage: Vec::new() }
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     eprintln!("building ...");
     let programs = process::build(&["chaos", "usage-flusher"])?;

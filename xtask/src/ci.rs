@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{process, queries, test};
+use crate::{chaos, e2e, process, queries, test};
+
+/// The same faults at each change: a new seed would make a change fail for another's fault.
+const CHAOS_SEED: u64 = 7;
 
 pub(crate) fn run() -> Result<()> {
     step("formatting", || process::run(&mut process::cargo(&["fmt", "--all", "--check"])))?;
@@ -27,7 +30,9 @@ pub(crate) fn run() -> Result<()> {
         ]))
     })?;
     step("query cache", || queries::run(&queries::Options { write: false }))?;
-    step("tests", || test::run(&test::Options::default()))
+    step("tests", || test::run(&test::Options::default()))?;
+    step("end to end", || e2e::run(&e2e::Options::default()))?;
+    step("a minute of chaos", || chaos::run(&chaos::Options { seed: Some(CHAOS_SEED), ..Default::default() }))
 }
 
 fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -31,7 +31,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Builds packages of the workspace and returns the paths of their binaries, in the order asked for.
 pub(crate) fn build(packages: &[&str]) -> Result<Vec<PathBuf>> {
+    build_with(&[], packages)
+}
+
+/// Builds one package as it is deployed and returns the path of its binary.
+pub(crate) fn build_release(package: &str) -> Result<PathBuf> {
+    build_with(&["--release"], &[package])?
+        .pop()
+        .with_context(|| format!("building gave no program of {package}"))
+}
+
+fn build_with(flags: &[&str], packages: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo(&["build", "--quiet", "--locked", "--message-format", "json-render-diagnostics"]);
+    command.args(flags);
     for package in packages {
         command.args(["--package", package]);
     }
