@@ -10,6 +10,7 @@ use crate::Bug;
 use crate::host::Host;
 use crate::plan::Sending;
 use crate::port::{SimLedger, SimQueue};
+use crate::tally::Situation;
 
 /// What a task is for.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,9 @@ pub(crate) enum Role {
 
 /// The longest wait of a process that comes back, in milliseconds.
 const RESTART: u64 = 500;
+
+/// Of so many chances to go on and one, a flusher stops at one.
+const STOPS_EACH: u64 = 15;
 
 /// A task at its beginning.
 pub(crate) fn start(host: Host, role: Role, again: bool) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -45,18 +49,30 @@ async fn flush(host: Host, shard: Shard) {
     let flusher = Flusher::new(SimQueue(host.clone()), SimLedger(host.clone()));
     let mut worker = Worker::new(shard, pace, host.roll(u64::MAX));
     loop {
-        let turn = worker.turn(&flusher, host.now()).await;
+        let turn = worker.turn(&flusher, host.now(), || goes_on(&host)).await;
         host.with(|world| {
-            world.note(|| match &turn.step {
-                Ok(done) => format!(
-                    "flusher {} took {} off shard {shard}, {} left",
-                    host.process, done.entries, done.left
-                ),
-                Err(error) => format!("flusher {} failed at shard {shard}: {error}", host.process),
+            world.note(|| {
+                let (process, done) = (host.process, turn.step.flushed);
+                let error = turn.step.outcome.as_ref().err().map(|error| format!(", then failed: {error}"));
+                format!(
+                    "flusher {process} took {} off shard {shard}, {} left{}",
+                    done.entries,
+                    done.left,
+                    error.unwrap_or_default()
+                )
             });
         });
         host.sleep(u64::try_from(turn.wait.as_millis()).unwrap_or(u64::MAX)).await;
     }
+}
+
+/// Now and then a flusher is told to stop between two batches; the next turn is that of its successor.
+fn goes_on(host: &Host) -> bool {
+    let stopped = host.roll(STOPS_EACH) == 0;
+    if stopped {
+        host.with(|world| world.tally.situation(Situation::Stopped));
+    }
+    !stopped
 }
 
 async fn produce(host: Host, number: usize) {

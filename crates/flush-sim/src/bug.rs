@@ -31,6 +31,8 @@ macro_rules! bugs {
 bugs! {
     /// A flusher acknowledges what it peeked, then commits it.
     AckBeforeCommit = "ack-before-commit",
+    /// A flusher acknowledges a batch as soon as the one before it is off the queue, while it is still being committed.
+    AckOvertakesCommit = "ack-overtakes-commit",
     /// A flusher takes a commit whose answer was lost for one that succeeded.
     AckUnknownCommit = "ack-unknown-commit",
     /// Peek takes the entries off, and the flusher holds them in its memory.

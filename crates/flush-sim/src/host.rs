@@ -67,7 +67,9 @@ impl Future for Call {
         let task = self.host.task;
         let answer = self.host.with(|world| {
             let answer = world.answer(id);
-            world.waits[task] = Wait::Reply(id);
+            if answer.is_none() {
+                world.waits[task].push(Wait::Reply(id));
+            }
             answer
         });
         match answer {
@@ -101,8 +103,11 @@ impl Future for Sleep {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let (task, until) = (self.host.task, self.until);
         self.host.with(|world| {
-            world.waits[task] = Wait::Until(until);
-            if until <= world.now { Poll::Ready(()) } else { Poll::Pending }
+            if until <= world.now {
+                return Poll::Ready(());
+            }
+            world.waits[task].push(Wait::Until(until));
+            Poll::Pending
         })
     }
 }

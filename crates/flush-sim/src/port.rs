@@ -10,6 +10,7 @@ use usage_flusher::{Settlement, SpendLedger};
 use crate::Bug;
 use crate::host::Host;
 use crate::request::{CallError, Reply, Request};
+use crate::tally::Situation;
 
 /// A queue as one task sees it.
 #[derive(Debug, Clone)]
@@ -29,6 +30,11 @@ macro_rules! expect {
     };
 }
 
+/// What acknowledges a batch that is committed.
+fn receipt_of(settlement: &Settlement) -> Option<Receipt> {
+    Receipt::of(settlement.shard, &settlement.entries)
+}
+
 impl SimQueue {
     /// The operator's quarantine, which is no part of the trait.
     pub(crate) async fn quarantine(&self, shard: Shard, head: Vec<u8>) -> Result<bool, CallError> {
@@ -37,11 +43,7 @@ impl SimQueue {
 
     /// What the planted bugs of a flusher make of a peek.
     fn misread(&self, peeked: &mut Peeked) {
-        let (task, receipt) = (self.0.task, peeked.receipt());
         self.0.with(|world| match world.server.bug {
-            Some(Bug::AckBeforeCommit) => {
-                world.receipts.extend(receipt.map(|receipt| (task, receipt)));
-            }
             Some(Bug::WaitsBehindCorrupt) => {
                 if matches!(peeked.stop, Some(Stop::Corrupt { .. })) {
                     peeked.entries.clear();
@@ -76,7 +78,19 @@ impl SpendQueue for SimQueue {
     }
 
     async fn ack(&self, receipt: &Receipt) -> Result<Acked, CallError> {
-        expect!(self.0.call(Request::Ack(receipt.clone())), Reply::Acked)
+        let acked = expect!(self.0.call(Request::Ack(receipt.clone())), Reply::Acked)?;
+        let (next, bug) = self.0.with(|world| {
+            let next = world.committing.get(&self.0.task).and_then(receipt_of);
+            if next.is_some() && acked != Acked::Changed {
+                world.tally.situation(Situation::Overlapped);
+            }
+            (next, world.server.bug)
+        });
+        if let (Some(next), Some(Bug::AckOvertakesCommit)) = (next, bug) {
+            // Whatever it answers: this flusher is careless.
+            let _ = self.0.call(Request::Ack(next)).await;
+        }
+        Ok(acked)
     }
 
     async fn reindex(&self, shard: Shard) -> Result<Reindexed, CallError> {
@@ -92,19 +106,18 @@ impl SpendLedger for SimLedger {
     type Error = CallError;
 
     async fn commit(&self, settlement: Settlement) -> Result<Committed, CallError> {
-        let task = self.0.task;
-        if let Some(receipt) = self.0.with(|world| world.receipts.remove(&task)) {
+        let bug = self.0.with(|world| world.server.bug);
+        if let (Some(receipt), Some(Bug::AckBeforeCommit)) = (receipt_of(&settlement), bug) {
             // Whatever it answers: this flusher is careless.
             let _ = self.0.call(Request::Ack(receipt)).await;
         }
-        match self.0.call(Request::Commit { settlement, known: None }).await {
+        self.0.with(|world| world.committing.insert(self.0.task, settlement.clone()));
+        let answer = self.0.call(Request::Commit { settlement, known: None }).await;
+        self.0.with(|world| world.committing.remove(&self.0.task));
+        match answer {
             Ok(Reply::Committed(committed)) => Ok(committed),
             Ok(_) => Err(CallError::NoAnswer),
-            Err(CallError::NoAnswer)
-                if self.0.with(|world| world.server.bug) == Some(Bug::AckUnknownCommit) =>
-            {
-                Ok(Committed::default())
-            }
+            Err(CallError::NoAnswer) if bug == Some(Bug::AckUnknownCommit) => Ok(Committed::default()),
             Err(error) => Err(error),
         }
     }

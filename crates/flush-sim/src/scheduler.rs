@@ -88,7 +88,7 @@ fn tasks(world: &Shared) -> Vec<Task> {
     roles.extend((0..producers).map(|number| (flushers + number, Role::Producer(number))));
     roles.push((flushers + producers, Role::Operator));
     locked.ahead = vec![0; flushers + producers + 1];
-    locked.waits = vec![Wait::Nothing; roles.len()];
+    locked.waits = vec![vec![Wait::Nothing]; roles.len()];
     drop(locked);
     let task = |(task, (process, role))| {
         let host = Host::new(Arc::clone(world), process, task);
@@ -121,10 +121,9 @@ fn step(world: &Shared, tasks: &mut [Task]) -> bool {
         Next::Clock => {}
         Next::Flight(at) => lock(world).serve(at),
         Next::Task(at) => {
-            let finished = tasks[at].future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-            if finished {
-                lock(world).waits[at] = Wait::Never;
-            }
+            lock(world).waits[at].clear();
+            // Whoever is pending says what it waits for; one that is ready waits for nothing any more.
+            let _ = tasks[at].future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
     }
     true
@@ -136,8 +135,8 @@ fn die(world: &Shared, tasks: &mut [Task], process: usize) {
         // The old future is dropped here, which tells the network.
         task.future = start(task.host.clone(), task.role, true);
         let mut locked = lock(world);
-        locked.waits[task.host.task] = Wait::Nothing;
-        locked.receipts.remove(&task.host.task);
+        locked.waits[task.host.task] = vec![Wait::Nothing];
+        locked.committing.remove(&task.host.task);
         let abandoned = locked.plan.weather.abandoned;
         if let Role::Producer(number) = task.role {
             let gives_up = abandoned > 0.0 && rand::Rng::random_bool(&mut locked.rng, abandoned);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use rand_chacha::ChaCha8Rng;
 use spend_queue::{
-    Acked, Charge, EncodedEvent, Enqueued, Index, MemoryQueue, MemorySnapshot, Millis, PrefixDigest, Receipt,
-    Reindexed, Shard, Stop, Usd,
+    Acked, Charge, EncodedEvent, Enqueued, Entry, Index, MemoryQueue, MemorySnapshot, Millis, PrefixDigest,
+    Receipt, Reindexed, Shard, Stop, Usd,
 };
 use usage_flusher::Settlement;
 
@@ -38,7 +38,7 @@ pub(crate) struct Server {
     marks: BTreeMap<Shard, Marks>,
     /// Shards whose index counts as proven although it is not; only for a planted bug.
     trusted: BTreeSet<Shard>,
-    /// The first and the last entry of each batch that was peeked; only for planted bugs.
+    /// The first and the last entry of each batch that was to be committed; only for planted bugs.
     ends: HashMap<PrefixDigest, [Vec<u8>; 2]>,
     /// What each shard was before its last operations.
     history: BTreeMap<Shard, VecDeque<Before>>,
@@ -93,9 +93,6 @@ impl Server {
                 let peeked = self.peek_with_bug(*shard, *limit);
                 let raw = self.queue.raw(*shard);
                 self.oracle.view(*shard).peeked(&peeked, *limit, &raw)?;
-                if let (Some(receipt), [first, .., last]) = (peeked.receipt(), &peeked.entries[..]) {
-                    self.ends.insert(receipt.digest, [first.raw().to_vec(), last.raw().to_vec()]);
-                }
                 match &peeked.stop {
                     Some(Stop::Corrupt { position: 0, .. }) => tally.situation(Situation::CorruptHead),
                     Some(Stop::ChainBreak { .. }) => tally.situation(Situation::ChainBreak),
@@ -133,6 +130,12 @@ impl Server {
                 Ok(Ok(Reply::Quarantined(taken)))
             }
             Request::Commit { settlement, known } => {
+                if let (Some(Bug::HeadOnlyAck | Bug::EndsOnlyAck), [first, .., last]) =
+                    (self.bug, &settlement.entries[..])
+                {
+                    let digest = PrefixDigest::of(settlement.entries.iter().map(Entry::raw));
+                    self.ends.insert(digest, [first.raw().to_vec(), last.raw().to_vec()]);
+                }
                 let reply = self.commit(settlement, known.as_ref(), refused, tally);
                 let reply = reply.and_then(|reply| {
                     self.oracle.books.compare(&self.ledger, &plan.scopes).map(|()| reply)

@@ -103,6 +103,10 @@ pub enum Situation {
     Conflict,
     /// An acknowledgement took a batch off.
     Acknowledged,
+    /// An acknowledgement took a batch off while the same flusher committed the next.
+    Overlapped,
+    /// A flusher was told to stop between two batches.
+    Stopped,
     /// An acknowledgement found another prefix and did nothing.
     AckChanged,
     /// An acknowledgement found counters that held too little.
@@ -141,10 +145,12 @@ pub enum Situation {
 
 impl Situation {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Duplicate,
         Self::Conflict,
         Self::Acknowledged,
+        Self::Overlapped,
+        Self::Stopped,
         Self::AckChanged,
         Self::ShortCounters,
         Self::SettledBefore,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use spend_queue::Receipt;
+use usage_flusher::Settlement;
 
 use crate::Bug;
 use crate::plan::{Plan, Weather};
@@ -30,8 +30,6 @@ pub(crate) enum Wait {
     Nothing,
     Reply(u64),
     Until(u64),
-    /// It is done.
-    Never,
 }
 
 /// A request on its way.
@@ -77,13 +75,13 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     pub(crate) trace: Option<Vec<String>>,
     pub(crate) broken: Option<Violation>,
-    /// What each task waits for.
-    pub(crate) waits: Vec<Wait>,
+    /// What each task waits for: whichever comes first. One that is done waits for nothing that could come.
+    pub(crate) waits: Vec<Vec<Wait>>,
     /// How far each process's clock is ahead, in milliseconds.
     pub(crate) ahead: Vec<i64>,
     pub(crate) journals: Vec<Journal>,
-    /// What each task peeked last; only for a planted bug.
-    pub(crate) receipts: BTreeMap<usize, Receipt>,
+    /// What each task is committing.
+    pub(crate) committing: BTreeMap<usize, Settlement>,
     flights: Vec<Flight>,
     replies: BTreeMap<u64, Result<Reply, CallError>>,
     calls: u64,
@@ -117,7 +115,7 @@ impl World {
             waits: Vec::new(),
             ahead: Vec::new(),
             journals: plan.calls.iter().map(|_| Journal::default()).collect(),
-            receipts: BTreeMap::new(),
+            committing: BTreeMap::new(),
             flights: Vec::new(),
             replies: BTreeMap::new(),
             calls: 0,
@@ -278,14 +276,13 @@ impl World {
     /// Chooses what happens next among everything that can.
     pub(crate) fn choose(&mut self) -> Next {
         let mut possible = Vec::new();
-        for (task, wait) in self.waits.iter().enumerate() {
-            let ready = match wait {
+        for (task, waits) in self.waits.iter().enumerate() {
+            let comes = |wait: &Wait| match wait {
                 Wait::Nothing => true,
                 Wait::Reply(id) => self.replies.contains_key(id),
                 Wait::Until(at) => *at <= self.now,
-                Wait::Never => false,
             };
-            if ready {
+            if waits.iter().any(comes) {
                 possible.push(Next::Task(task));
             }
         }
@@ -293,7 +290,7 @@ impl World {
         possible.extend(arriving.map(|(at, _)| Next::Flight(at)));
         let slowness = self.weather().slowness;
         if possible.is_empty() || self.chance(slowness) {
-            let timers = self.waits.iter().filter_map(|wait| match wait {
+            let timers = self.waits.iter().flatten().filter_map(|wait| match wait {
                 Wait::Until(at) => Some(*at),
                 _ => None,
             });

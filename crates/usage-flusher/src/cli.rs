@@ -107,10 +107,10 @@ pub(crate) struct RunOptions {
     /// Smallest batch, in entries (1 to 10000)
     #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,
-    /// Largest batch, in entries (1 to 10000): larger drains faster, in longer transactions
+    /// Largest batch, in entries (1 to 10000; best up to 2000: five are peeked at once, 10000 at most)
     #[arg(long, env = "TOLLGATE_BATCH_MAX", default_value = "2000")]
     pub(crate) batch_max: BatchLimit,
-    /// Wait after a batch that emptied the queue, in milliseconds, so that the next one gathers
+    /// Wait when less than --batch-min is left, in milliseconds, so that the next batch gathers
     #[arg(long, env = "TOLLGATE_LINGER_MS", default_value = "100", value_parser = millis)]
     pub(crate) linger_ms: Duration,
     /// Longest wait while nothing comes, in milliseconds

@@ -1,30 +1,39 @@
-//! One step of the hand-off: peek, commit, acknowledge.
+//! One step of the hand-off: peek a window, then commit and acknowledge it batch by batch.
 //!
 //! ```text
 //!   enqueued --peek--> peeked --commit--> committed --acknowledge--> gone
 //!      ^                  |                   |
 //!      +--- any failure --+---- any failure --+   (the same entries come again; the ledger knows their ids)
+//!
+//!   peek a, b, c | commit a | commit b      | commit c      |
+//!                           | acknowledge a | acknowledge b | acknowledge c
 //! ```
 //!
 //! It has no I/O, no runtime and no clock of its own, so that a simulation can interrupt it anywhere.
 //!
 //! The order is the whole safety argument. Nothing is acknowledged that the ledger has not committed; what was
-//! committed and not acknowledged comes again and changes nothing.
+//! committed and not acknowledged comes again and changes nothing. That one batch is acknowledged while the next is committed
+//! changes neither: each has a receipt of its own, and they are given back one after the other.
+
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use iam_ledger::Committed;
-use spend_queue::{Acked, BatchLimit, EntryError, Index, QueueError, Shard, SpendQueue, Stop};
-use thiserror::Error;
+use spend_queue::{Acked, BatchLimit, Entry, Index, Peeked, QueueError, Receipt, Shard, SpendQueue, Stop};
 use tracing::{Instrument, Span};
 
+use crate::flush_error::FlushError;
 use crate::ledger::{Settlement, SpendLedger};
 use crate::spans::{self, Outcome};
 
 /// A flusher makes the index of a shard anew when so many entries are left or fewer: one step of the server goes through all of
-/// them, and each batch may be an occasion. An operator can do it with more (`usage-flusher repair`).
+/// them, and each step may be an occasion. An operator can do it with more (`usage-flusher repair`).
 const MEND_BELOW: u64 = 10_000;
 
-/// Carries one batch at a time from a queue into a ledger.
+/// How many batches one peek asks for. Only the acknowledgement of the last one is waited for alone. Five of the largest that the
+/// binary uses by default are the most entries of one peek.
+const WINDOW_BATCHES: u32 = 5;
+
+/// Carries one window at a time from a queue into a ledger.
 ///
 /// It holds no state: every step starts from what queue and ledger say, so any number of flushers may run at
 /// once, and one may die anywhere.
@@ -34,37 +43,29 @@ pub struct Flusher<Q, L> {
     ledger: L,
 }
 
-/// What one step did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a step took off the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flushed {
-    /// Entries of the batch; 0 when the shard was empty.
+    /// Entries that were committed and taken off; 0 when the shard was empty.
     pub entries: u64,
     /// Entries that the shard held when the step ended, as far as it knows.
     pub left: u64,
-    /// What the ledger did with them.
-    pub committed: Committed,
 }
 
-/// Why a step did not finish. Nothing is lost: the entries are still queued.
-#[derive(Debug, Error)]
-pub enum FlushError<Q: QueueError, L: std::error::Error + 'static> {
-    /// The queue could not be read.
-    #[error("peek: {0}")]
-    Peek(#[source] Q),
-    /// The ledger did not commit, or its answer was lost.
-    #[error("commit: {0}")]
-    Commit(#[source] L),
-    /// The batch is committed, and its acknowledgement failed or was lost.
-    #[error("acknowledge (the batch is committed): {0}")]
-    Ack(#[source] Q),
-    /// The head of the shard is no entry. An operator must look; the other shards go on.
-    #[error("the head of shard {shard} cannot be read: {error}")]
-    CorruptHead {
-        /// The shard that stands still.
-        shard: Shard,
-        /// What is wrong with its head.
-        error: EntryError,
-    },
+/// What one step did, and how it ended.
+#[derive(Debug)]
+pub struct Step<Q: QueueError, L: std::error::Error + 'static> {
+    /// What it took off the queue: before it failed, if it did.
+    pub flushed: Flushed,
+    /// Why it did not finish, if it did not.
+    pub outcome: Result<(), FlushError<Q, L>>,
+}
+
+/// Entries that are committed together, and the span that tells of them.
+struct Batch {
+    shard: Shard,
+    entries: Arc<[Entry]>,
+    span: Span,
 }
 
 impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
@@ -78,98 +79,140 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         &self.queue
     }
 
-    /// Carries at most `limit` entries of a shard.
+    /// Carries at most five batches of at most `size` entries of a shard, as far as they stand there now.
+    ///
+    /// `goes_on` is asked between two batches. When it says no, what is committed is acknowledged, and the step ends.
     ///
     /// Dropping the future is safe at every point: what is not acknowledged comes again. That a commit is not cancelled
     /// half-way is [`crate::Uncancelled`]'s business.
     ///
-    /// # Errors
-    ///
-    /// [`FlushError`] says which part failed. Every step may be repeated.
+    /// [`Step::outcome`] says which part failed, if one did. Every step may be repeated.
     pub async fn step(
         &self,
         shard: Shard,
-        limit: BatchLimit,
+        size: BatchLimit,
         now: DateTime<Utc>,
-    ) -> Result<Flushed, FlushError<Q::Error, L::Error>> {
-        let span = spans::batch(shard);
-        let step = self.carry(shard, limit, now, &span).instrument(span.clone()).await;
-        if let Err(error) = &step {
-            spans::conclude_failed(&span, error.step(), error);
-        }
-        step
+        goes_on: impl Fn() -> bool + Send,
+    ) -> Step<Q::Error, L::Error> {
+        let mut flushed = Flushed::default();
+        let outcome = self.carry(shard, size, now, goes_on, &mut flushed).await;
+        Step { flushed, outcome }
     }
 
-    /// The step itself, which tells its span what it carries.
     async fn carry(
         &self,
         shard: Shard,
-        limit: BatchLimit,
+        size: BatchLimit,
         now: DateTime<Utc>,
-        span: &Span,
-    ) -> Result<Flushed, FlushError<Q::Error, L::Error>> {
-        let peeking = spans::peek();
-        let peeked = spans::within(peeking.clone(), self.queue.peek(shard, limit)).await;
-        let batch = peeked.map_err(FlushError::Peek)?;
-        spans::describe_entries(&peeking, u64::try_from(batch.entries.len()).unwrap_or(u64::MAX), None);
-        drop(peeking);
-        let (depth, index) = (batch.depth, batch.index);
-        let Some(receipt) = batch.receipt() else {
-            return match batch.stop {
-                Some(Stop::Corrupt { error, .. }) => Err(FlushError::CorruptHead { shard, error }),
-                _ => {
-                    spans::describe_entries(span, 0, None);
-                    spans::conclude(span, Outcome::Idle);
-                    Ok(Flushed { entries: 0, left: depth, committed: Committed::default() })
-                }
-            };
-        };
-        spans::describe_entries(span, receipt.entries.into(), receipt.seqs);
-        if let Some(stop) = &batch.stop {
-            warn_of(shard, stop);
+        goes_on: impl Fn() -> bool + Send,
+        flushed: &mut Flushed,
+    ) -> Result<(), FlushError<Q::Error, L::Error>> {
+        let span = spans::batch(shard);
+        let window = self.peek(shard, size).instrument(span.clone()).await;
+        let window = window.map_err(|error| failed(&span, error))?;
+        flushed.left = window.depth;
+        if window.entries.is_empty() {
+            spans::describe_entries(&span, 0, None);
+            spans::conclude(&span, Outcome::Idle);
+            return Ok(());
         }
-        let settlement = Settlement { shard, entries: batch.entries.into(), committed_at: now };
+        let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        let mut entries = window.entries.into_iter();
+        let (mut first, mut before) = (Some(span), None::<Batch>);
+        while before.is_none() || (entries.len() > 0 && goes_on()) {
+            let span = first.take().unwrap_or_else(|| spans::batch(shard));
+            let batch = Batch { shard, entries: entries.by_ref().take(size).collect(), span };
+            let (committed, taken) = tokio::join!(
+                self.commit(&batch, now).instrument(batch.span.clone()),
+                self.acknowledge(before.as_ref(), flushed),
+            );
+            if committed.is_ok() && !matches!(taken, Ok(true)) {
+                spans::conclude(&batch.span, Outcome::Committed);
+            }
+            let taken = taken?;
+            committed?;
+            if !taken {
+                return Ok(());
+            }
+            before = Some(batch);
+        }
+        self.acknowledge(before.as_ref(), flushed).await?;
+        if window.index == Index::Doubtful {
+            self.mend_index(shard, flushed.left).await;
+        }
+        Ok(())
+    }
+
+    /// Looks at the head of a shard, from which batches are taken.
+    async fn peek(&self, shard: Shard, size: BatchLimit) -> Result<Peeked, FlushError<Q::Error, L::Error>> {
+        let window = BatchLimit::new(size.get().saturating_mul(WINDOW_BATCHES)).unwrap_or(BatchLimit::MAX);
+        let span = spans::peek();
+        let peeked = spans::within(span.clone(), self.queue.peek(shard, window)).await;
+        let peeked = peeked.map_err(FlushError::Peek)?;
+        spans::describe_entries(&span, u64::try_from(peeked.entries.len()).unwrap_or(u64::MAX), None);
+        match &peeked.stop {
+            Some(Stop::Corrupt { error, .. }) if peeked.entries.is_empty() => {
+                return Err(FlushError::CorruptHead { shard, error: error.clone() });
+            }
+            Some(stop) => warn_of(shard, stop),
+            None => {}
+        }
+        Ok(peeked)
+    }
+
+    /// Commits a batch, within its span.
+    async fn commit(&self, batch: &Batch, now: DateTime<Utc>) -> Result<(), FlushError<Q::Error, L::Error>> {
+        let Batch { shard, entries, span } = batch;
+        let number = |entry: Option<&Entry>| entry.and_then(|entry| entry.link).map(|link| link.seq);
+        let (first_seq, last_seq) = (number(entries.first()), number(entries.last()));
+        spans::describe_entries(span, batch.len(), first_seq.zip(last_seq));
+        let settlement = Settlement { shard: *shard, entries: Arc::clone(entries), committed_at: now };
         let committed = spans::within(spans::commit(), self.ledger.commit(settlement)).await;
-        let committed = committed.map_err(FlushError::Commit)?;
-        let entries = u64::from(receipt.entries);
+        let committed = committed.map_err(|error| failed(span, FlushError::Commit(error)))?;
         tracing::info!(
             shard = shard.index(),
-            first_seq = receipt.seqs.map(|(first, _)| first),
-            last_seq = receipt.seqs.map(|(_, last)| last),
-            entries,
+            first_seq,
+            last_seq,
+            entries = batch.len(),
             new = committed.new,
             duplicates = committed.duplicates,
             conflicts = committed.conflicts.len(),
-            depth,
             "batch committed"
         );
-        let acknowledged = spans::within(spans::acknowledge(), self.queue.ack(&receipt)).await;
-        let left = match acknowledged.map_err(FlushError::Ack)? {
+        Ok(())
+    }
+
+    /// Takes a committed batch off its shard, if there is one; answers whether the shard's head was what the batch is.
+    async fn acknowledge(
+        &self,
+        batch: Option<&Batch>,
+        flushed: &mut Flushed,
+    ) -> Result<bool, FlushError<Q::Error, L::Error>> {
+        let Some(batch) = batch else { return Ok(true) };
+        // Here and not before: digest and sums are made while the next batch is committed.
+        let Some(receipt) = Receipt::of(batch.shard, &batch.entries) else { return Ok(true) };
+        let acknowledged = async { spans::within(spans::acknowledge(), self.queue.ack(&receipt)).await };
+        let acknowledged = acknowledged.instrument(batch.span.clone()).await;
+        let shard = batch.shard.index();
+        match acknowledged.map_err(|error| failed(&batch.span, FlushError::Ack(error)))? {
             Acked::Done { depth, short_counters } => {
-                spans::conclude(span, Outcome::Acknowledged);
+                spans::conclude(&batch.span, Outcome::Acknowledged);
                 if short_counters > 0 {
-                    tracing::warn!(
-                        shard = shard.index(),
-                        short_counters,
-                        "pending spend held less than was taken off"
-                    );
+                    tracing::warn!(shard, short_counters, "pending spend held less than was taken off");
                 }
-                depth
+                *flushed = Flushed { entries: flushed.entries + batch.len(), left: depth };
+                Ok(true)
             }
             Acked::Changed => {
-                spans::conclude(span, Outcome::HeadChanged);
+                spans::conclude(&batch.span, Outcome::HeadChanged);
                 tracing::warn!(
-                    shard = shard.index(),
-                    entries,
+                    shard,
+                    entries = batch.len(),
                     "the queue's head changed; nothing was taken off"
                 );
-                depth
+                Ok(false)
             }
-        };
-        if index == Index::Doubtful {
-            self.mend_index(shard, left).await;
         }
-        Ok(Flushed { entries, left, committed })
     }
 
     /// Makes the index anew as soon as no foreign entry is left. A failure is no reason to stop the shard: strict reads go
@@ -189,24 +232,18 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
     }
 }
 
-impl<Q: QueueError, L: std::error::Error + 'static> FlushError<Q, L> {
-    /// Whether the next step may succeed without anybody mending anything.
-    pub fn is_transient<S: SpendLedger<Error = L>>(&self) -> bool {
-        match self {
-            Self::Peek(error) | Self::Ack(error) => error.is_transient(),
-            Self::Commit(error) => S::is_transient(error),
-            Self::CorruptHead { .. } => false,
-        }
-    }
+/// Ends the span of a batch that failed.
+fn failed<Q: QueueError, L: std::error::Error + 'static>(
+    span: &Span,
+    error: FlushError<Q, L>,
+) -> FlushError<Q, L> {
+    spans::conclude_failed(span, error.step(), &error);
+    error
+}
 
-    /// The name of what failed, for spans: low in number, as `error.type` must be.
-    const fn step(&self) -> &'static str {
-        match self {
-            Self::Peek(_) => "peek",
-            Self::Commit(_) => "commit",
-            Self::Ack(_) => "acknowledge",
-            Self::CorruptHead { .. } => "corrupt_head",
-        }
+impl Batch {
+    fn len(&self) -> u64 {
+        u64::try_from(self.entries.len()).unwrap_or(u64::MAX)
     }
 }
 

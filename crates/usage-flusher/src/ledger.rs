@@ -63,7 +63,8 @@ impl SpendLedger for Ledger {
 
     async fn commit(&self, settlement: Settlement) -> Result<Committed, LedgerError> {
         let Settlement { shard, entries, committed_at } = settlement;
-        Self::commit(self, &Batch { shard, entries: &entries, committed_at }).await
+        // On the heap: a transaction with its retries is a large future, which each of its callers would carry.
+        Box::pin(Self::commit(self, &Batch { shard, entries: &entries, committed_at })).await
     }
 
     fn is_transient(error: &LedgerError) -> bool {

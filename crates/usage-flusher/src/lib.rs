@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod board;
+mod flush_error;
 mod flusher;
 mod http;
 mod ledger;
@@ -15,7 +16,8 @@ mod spans;
 mod worker;
 
 pub use board::{Board, Contact, Notices, ShardNotice};
-pub use flusher::{FlushError, Flushed, Flusher};
+pub use flush_error::FlushError;
+pub use flusher::{Flushed, Flusher, Step};
 pub use http::{Endpoints, HttpError};
 pub use ledger::{Settlement, SpendLedger, Uncancelled, UncancelledError};
 pub use meters::announce;

@@ -8,11 +8,12 @@ use thiserror::Error;
 /// The bounds that batch sizes and waits move between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaceLimits {
-    /// The smallest batch asked for. Low bounds the work of a first commit after a quiet time.
+    /// The smallest batch asked for. Low bounds the work of a first commit after a quiet time. So many entries are worth a
+    /// transaction at once; fewer wait for more.
     pub smallest: BatchLimit,
     /// The largest batch asked for. High drains a backlog faster, and makes each transaction longer.
     pub largest: BatchLimit,
-    /// The wait after a batch that emptied the queue, in which the next one gathers. Long means fewer
+    /// The wait after a step that left less than the smallest batch, in which the next one gathers. Long means fewer
     /// transactions, and older events.
     pub linger: Duration,
     /// The longest wait while nothing comes.
@@ -55,15 +56,16 @@ impl Pace {
         Ok(Self { limits, size: limits.smallest, wait: limits.linger })
     }
 
-    /// How many entries to ask for next.
+    /// How many entries to commit together next.
     #[must_use]
     pub const fn size(&self) -> BatchLimit {
         self.size
     }
 
-    /// Takes in what the last batch was like; returns how long to wait before the next.
+    /// Takes in what the last step was like; returns how long to wait before the next.
     ///
-    /// `taken` is the number of entries of the batch, `left` what the shard still held after it.
+    /// `taken` is the number of entries that it took off, `left` what the shard still held after it. What arrived meanwhile is
+    /// no backlog: at a steady rate there is always something left, and going on for that would make a transaction of every few.
     pub fn after(&mut self, taken: u64, left: u64) -> Duration {
         if taken == 0 {
             self.size = self.limits.smallest;
@@ -72,7 +74,7 @@ impl Pace {
             return wait;
         }
         self.wait = self.limits.linger;
-        if left > 0 {
+        if left >= self.limits.smallest.get().into() {
             self.resize(u64::from(self.size.get()) * 2);
             return Duration::ZERO;
         }
@@ -110,7 +112,7 @@ mod tests {
         let mut pace = pace();
         let sizes: Vec<u32> = (0..5)
             .map(|_| {
-                assert_eq!(pace.after(pace.size().get().into(), 1), Duration::ZERO);
+                assert_eq!(pace.after(pace.size().get().into(), 100), Duration::ZERO);
                 pace.size().get()
             })
             .collect();
@@ -120,9 +122,18 @@ mod tests {
     #[test]
     fn a_drained_queue_shrinks_the_batch_and_lets_the_next_one_gather() {
         let mut pace = pace();
-        let _ = pace.after(800, 1);
+        let _ = pace.after(800, 5_000);
         assert_eq!(pace.after(30, 0), millis(100));
         assert_eq!(pace.size(), limit(100));
+    }
+
+    #[test]
+    fn what_arrived_during_a_step_gathers_until_it_is_worth_a_batch() {
+        let mut pace = pace();
+        assert_eq!(pace.after(50, 99), millis(100));
+        assert_eq!(pace.after(300, 1), millis(100));
+        assert_eq!(pace.size(), limit(300), "as many at once as came in one wait");
+        assert_eq!(pace.after(300, 100), Duration::ZERO);
     }
 
     #[test]

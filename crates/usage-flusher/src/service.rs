@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::board::Board;
-use crate::flusher::{FlushError, Flusher};
+use crate::flush_error::FlushError;
+use crate::flusher::Flusher;
 use crate::ledger::SpendLedger;
 use crate::ownership::Ownership;
 use crate::pace::Pace;
@@ -33,13 +34,13 @@ pub struct Service<Q, L> {
 
 impl<Q: SpendQueue + 'static, L: SpendLedger> Service<Q, L> {
     /// A service over all shards of the flusher's queue, of which so many are worked on at once (at least 1): it bounds
-    /// connections, and memory, since a batch has at most [`spend_queue::MAX_PEEK_BYTES`].
+    /// connections, and memory, since a peek returns at most [`spend_queue::MAX_PEEK_BYTES`].
     pub fn new(flusher: Flusher<Q, L>, pace: &Pace, in_flight: usize, board: Board) -> Self {
         Self { flusher: Arc::new(flusher), pace: pace.clone(), in_flight: in_flight.max(1), board }
     }
 
-    /// Runs until `stop` turns true (or its sender is gone); the steps at hand are finished first, then the shards are
-    /// given up.
+    /// Runs until `stop` turns true (or its sender is gone); the batches at hand are finished first, then the shards
+    /// are given up.
     pub async fn run(self, ownership: impl Ownership, stop: watch::Receiver<bool>) {
         let sources = self.flusher.queue().sources();
         let (owned, ours) = watch::channel(BTreeSet::new());
@@ -125,15 +126,17 @@ async fn drive<Q: SpendQueue, L: SpendLedger>(
             _ = stop.wait_for(|stop| *stop) => return,
             permit = turn_comes => permit,
         };
-        let turn = worker.turn(&flusher, Utc::now()).await;
+        let goes_on = || !*stop.borrow() && ours.borrow().contains(&shard);
+        let turn = worker.turn(&flusher, Utc::now(), goes_on).await;
         drop(permit);
         wait = turn.wait;
-        match &turn.step {
-            Ok(done) => {
-                board.stepped(shard, done.entries, Utc::now());
-                board.write(|notices| notices.redis.answered(Utc::now()));
-            }
-            Err(error) => report::<Q, L>(&board, shard, error, wait),
+        let (flushed, outcome) = (turn.step.flushed.entries, turn.step.outcome);
+        if outcome.is_ok() || flushed > 0 {
+            board.stepped(shard, flushed, Utc::now());
+            board.write(|notices| notices.redis.answered(Utc::now()));
+        }
+        if let Err(error) = &outcome {
+            report::<Q, L>(&board, shard, error, wait);
         }
     }
 }

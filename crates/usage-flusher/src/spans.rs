@@ -4,6 +4,8 @@
 //!   batch ── peek ── commit ── acknowledge
 //! ```
 //!
+//! One peek may serve several batches; it belongs to the first of them.
+//!
 //! Nothing here knows whether anybody collects them; without a collector a span costs next to nothing.
 
 use std::fmt::Display;
@@ -22,6 +24,8 @@ pub(crate) enum Outcome {
     Acknowledged,
     /// Settled; the queue's head was no longer what was settled, so nothing was taken off.
     HeadChanged,
+    /// Settled, and not to be taken off before the batch in front of it.
+    Committed,
     /// Nothing was waiting.
     Idle,
     /// A step failed; its `error.type` says which.
@@ -33,6 +37,7 @@ impl Outcome {
         match self {
             Self::Acknowledged => "acknowledged",
             Self::HeadChanged => "head_changed",
+            Self::Committed => "committed",
             Self::Idle => "idle",
             Self::Failed => "failed",
         }

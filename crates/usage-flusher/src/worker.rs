@@ -6,7 +6,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use chrono::{DateTime, Utc};
 use spend_queue::{Shard, SpendQueue};
 
-use crate::flusher::{FlushError, Flushed, Flusher};
+use crate::flusher::{Flusher, Step};
 use crate::ledger::SpendLedger;
 use crate::pace::Pace;
 
@@ -26,7 +26,7 @@ pub struct Worker {
 #[derive(Debug)]
 pub struct Turn<Q: SpendQueue, L: SpendLedger> {
     /// The step that was made.
-    pub step: Result<Flushed, FlushError<Q::Error, L::Error>>,
+    pub step: Step<Q::Error, L::Error>,
     /// How long to wait before the next turn.
     pub wait: Duration,
 }
@@ -44,18 +44,19 @@ impl Worker {
         self.shard
     }
 
-    /// One step, at this time. Dropping the future is safe at every point.
+    /// One step, at this time; between two batches it asks whether it goes on. Dropping the future is safe at every point.
     pub async fn turn<Q: SpendQueue, L: SpendLedger>(
         &mut self,
         flusher: &Flusher<Q, L>,
         now: DateTime<Utc>,
+        goes_on: impl Fn() -> bool + Send,
     ) -> Turn<Q, L> {
-        let step = flusher.step(self.shard, self.pace.size(), now).await;
-        let wait = match &step {
-            Ok(done) => {
-                self.backoff = None;
-                self.pace.after(done.entries, done.left)
-            }
+        let step = flusher.step(self.shard, self.pace.size(), now, goes_on).await;
+        if step.outcome.is_ok() || step.flushed.entries > 0 {
+            self.backoff = None;
+        }
+        let wait = match &step.outcome {
+            Ok(()) => self.pace.after(step.flushed.entries, step.flushed.left),
             Err(_) => self.back_off(),
         };
         Turn { step, wait }

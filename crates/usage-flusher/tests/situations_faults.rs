@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use devstack::{Durability, PostgresServer};
 use live_redis::{LiveRedis, Options};
-use spend_queue::{BatchLimit, PendingSpend, SpendQueue, Usd};
-use support::{Stack, binary, event, shard, team, terminate};
+use spend_queue::{BatchLimit, MAX_PEEK_BYTES, PendingSpend, ScopeRef, SpendEvent, SpendQueue, Usd};
+use support::{Stack, binary, event, now, shard, team, terminate};
 
 /// Reads the log until a line has this message; what follows it stays unread.
 fn wait_for(child: &mut Child, message: &str) {
@@ -73,7 +73,7 @@ fn resident_kib(child: &Child) -> u64 {
 
 #[tokio::test]
 async fn a_flusher_does_not_grow_while_the_database_is_away() {
-    /// One batch at its largest is 8 MiB raw, and is held twice while it is committed.
+    /// One peek at its largest is 8 MiB raw, and a batch of it is held twice while it is committed.
     const MOST_KIB: u64 = 48 * 1024;
     let mut postgres = PostgresServer::builder().durability(Durability::Fast).start().unwrap();
     let database = postgres.database("away").unwrap();
@@ -108,6 +108,46 @@ async fn a_flusher_does_not_grow_while_the_database_is_away() {
     assert!(large < small + MOST_KIB, "{small} to {large} KiB");
     postgres.start_again().unwrap();
     drained(&hot).await;
+    terminate(&flusher);
+    assert!(flusher.wait().unwrap().success());
+}
+
+/// The most memory that a process ever had of its own, in KiB.
+fn peak_kib(child: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_flusher_that_peeks_as_much_as_one_peek_returns_stays_small() {
+    /// Four shards in flight are to fit into the 512 MiB that the units in `deploy/` allow.
+    const MOST_KIB: u64 = 128 * 1024;
+    let stack = Stack::start().await;
+    // Most memory an entry: many short texts. Each of them is 16 scopes of its own.
+    let events: Vec<_> = (0..10_000)
+        .map(|n| {
+            let scope = |s| ScopeRef::new("user", format!("a-user-of-the-company-{n}-{s}")).unwrap();
+            let mut event = SpendEvent::new(format!("r{n}"), "m", (0..16).map(scope).collect());
+            (event.cost, event.started_at) = (Some(Usd::from_picos(1)), Some(now()));
+            event.encode(now()).unwrap()
+        })
+        .collect();
+    for some in events.chunks(1_000) {
+        for answer in futures(&stack.hot, some).await {
+            answer.unwrap();
+        }
+    }
+    let window = stack.hot.peek(shard(), BatchLimit::MAX).await.unwrap().entries;
+    let bytes: usize = window.iter().map(|entry| entry.raw().len()).sum();
+    assert!(bytes > MAX_PEEK_BYTES * 9 / 10, "{bytes} bytes of {} entries", window.len());
+    let mut flusher = stack.flusher().args(["--batch-min", "2000", "--batch-max", "2000"]).spawn().unwrap();
+    let mut log = flusher.stderr.take().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    drained(&stack.hot).await;
+    let peak = peak_kib(&flusher);
+    println!("{peak} KiB at most, with a window of {} entries in {bytes} bytes", window.len());
+    assert!(peak < MOST_KIB, "{peak} KiB");
     terminate(&flusher);
     assert!(flusher.wait().unwrap().success());
 }

@@ -6,7 +6,9 @@ mod support;
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use iam_ledger::Committed;
 use spend_queue::{
@@ -14,7 +16,8 @@ use spend_queue::{
     Shard, ShardCount, SpendQueue, Usd,
 };
 use support::{event, now, shard, team};
-use usage_flusher::{FlushError, Flusher, Settlement, SpendLedger};
+use tokio::sync::Barrier;
+use usage_flusher::{FlushError, Flushed, Flusher, Settlement, SpendLedger, Step};
 
 /// Where a call fails: before it has done anything, or after, when only its answer is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,8 @@ struct ModelLedger(Arc<Mutex<Model>>);
 struct Model {
     settled: HashMap<String, Usd>,
     fault: Option<Fault>,
+    /// Where all commits but the first wait for an acknowledgement.
+    meets: Option<Arc<Barrier>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +59,12 @@ impl ModelLedger {
 impl SpendLedger for ModelLedger {
     type Error = Told;
 
-    fn commit(&self, batch: Settlement) -> impl Future<Output = Result<Committed, Told>> + Send {
-        let Model { settled, fault } = &mut *self.0.lock().unwrap();
+    async fn commit(&self, batch: Settlement) -> Result<Committed, Told> {
+        let meets = self.0.lock().unwrap().meets.clone();
+        if let Some(meets) = meets.filter(|_| self.count() > 0) {
+            meets.wait().await;
+        }
+        let Model { settled, fault, .. } = &mut *self.0.lock().unwrap();
         let fault = fault.take();
         let mut committed = Committed::default();
         if fault != Some(Fault::Before) {
@@ -68,7 +77,7 @@ impl SpendLedger for ModelLedger {
                 }
             }
         }
-        std::future::ready(if fault.is_some() { Err(Told) } else { Ok(committed) })
+        if fault.is_some() { Err(Told) } else { Ok(committed) }
     }
 
     fn is_transient(Told: &Told) -> bool {
@@ -81,6 +90,10 @@ impl SpendLedger for ModelLedger {
 struct ModelQueue {
     queue: MemoryQueue,
     fault: Mutex<Option<Fault>>,
+    /// Acknowledgements that were asked for.
+    acks: AtomicUsize,
+    /// Where the first acknowledgement waits for a commit.
+    meets: Option<Arc<Barrier>>,
 }
 
 impl SpendQueue for ModelQueue {
@@ -103,6 +116,10 @@ impl SpendQueue for ModelQueue {
     }
 
     async fn ack(&self, receipt: &Receipt) -> Result<Acked, Self::Error> {
+        let first = self.acks.fetch_add(1, Ordering::Relaxed) == 0;
+        if let Some(meets) = self.meets.as_ref().filter(|_| first) {
+            meets.wait().await;
+        }
         let fault = self.fault.lock().unwrap().take();
         let lost = MemoryQueueError::CounterOverflow(team());
         match fault {
@@ -129,20 +146,71 @@ fn setup() -> (Flusher<ModelQueue, ModelLedger>, ModelLedger) {
     (Flusher::new(queue, ledger.clone()), ledger)
 }
 
-fn limit() -> BatchLimit {
-    BatchLimit::new(2).unwrap()
+fn limit(entries: u32) -> BatchLimit {
+    BatchLimit::new(entries).unwrap()
+}
+
+type ModelStep = Step<MemoryQueueError, Told>;
+
+/// One step in batches of at most two, to its end.
+async fn step(flusher: &Flusher<ModelQueue, ModelLedger>) -> ModelStep {
+    flusher.step(shard(), limit(2), now(), || true).await
+}
+
+async fn drain(flusher: &Flusher<ModelQueue, ModelLedger>) {
+    loop {
+        let step = step(flusher).await;
+        step.outcome.unwrap();
+        if step.flushed.entries == 0 {
+            return;
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_queue_is_carried_over_in_batches_and_each_event_once() {
     let (flusher, ledger) = setup();
-    let first = flusher.step(shard(), limit(), now()).await.unwrap();
-    assert_eq!((first.entries, first.left), (2, 1));
-    let second = flusher.step(shard(), limit(), now()).await.unwrap();
-    assert_eq!((second.entries, second.left), (1, 0));
-    assert_eq!(flusher.step(shard(), limit(), now()).await.unwrap().entries, 0);
+    let all = step(&flusher).await;
+    all.outcome.unwrap();
+    assert_eq!(all.flushed, Flushed { entries: 3, left: 0 });
+    assert_eq!(flusher.queue().acks.load(Ordering::Relaxed), 2, "a batch of two and one of one");
+    assert_eq!(step(&flusher).await.flushed, Flushed::default());
     assert_eq!((ledger.count(), ledger.sum()), (3, Usd::from_picos(15)));
     assert_eq!(flusher.queue().queue.hot(&team()).amount, Usd::ZERO);
+}
+
+#[tokio::test]
+async fn a_step_takes_at_most_five_batches() {
+    let (flusher, _) = setup();
+    for id in 0..10 {
+        flusher.queue().queue.enqueue_now(&event(&format!("r{id}"), 5)).unwrap();
+    }
+    assert_eq!(step(&flusher).await.flushed, Flushed { entries: 10, left: 3 });
+}
+
+#[tokio::test]
+async fn a_batch_is_acknowledged_while_the_next_is_committed() {
+    let meets = Arc::new(Barrier::new(2));
+    let ledger = ModelLedger::default();
+    ledger.0.lock().unwrap().meets = Some(Arc::clone(&meets));
+    let flusher =
+        Flusher::new(ModelQueue { meets: Some(Arc::clone(&meets)), ..ModelQueue::default() }, ledger.clone());
+    for id in ["a", "b", "c"] {
+        flusher.queue().queue.enqueue_now(&event(id, 5)).unwrap();
+    }
+    // One after the other, each would wait for the other for ever.
+    let step = tokio::time::timeout(Duration::from_secs(10), step(&flusher)).await.unwrap();
+    step.outcome.unwrap();
+    assert_eq!((step.flushed.entries, ledger.count()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_step_that_is_told_to_stop_acknowledges_what_is_committed_and_leaves_the_rest() {
+    let (flusher, ledger) = setup();
+    let stopped = flusher.step(shard(), limit(1), now(), || false).await;
+    stopped.outcome.unwrap();
+    assert_eq!(stopped.flushed, Flushed { entries: 1, left: 2 });
+    assert_eq!((ledger.count(), flusher.queue().queue.raw(shard()).len()), (1, 2));
 }
 
 #[tokio::test]
@@ -150,34 +218,68 @@ async fn a_failed_commit_leaves_its_entries_at_the_head_and_the_next_step_settle
     for fault in [Fault::Before, Fault::After] {
         let (flusher, ledger) = setup();
         ledger.fail_once(fault);
-        let error = flusher.step(shard(), limit(), now()).await.unwrap_err();
+        let error = step(&flusher).await.outcome.unwrap_err();
         assert!(matches!(error, FlushError::Commit(Told)) && error.is_transient::<ModelLedger>());
         assert_eq!(flusher.queue().queue.raw(shard()).len(), 3);
         assert_eq!(flusher.queue().queue.hot(&team()).amount, Usd::from_picos(15));
-        while flusher.step(shard(), limit(), now()).await.unwrap().entries > 0 {}
+        drain(&flusher).await;
         assert_eq!((ledger.count(), ledger.sum()), (3, Usd::from_picos(15)));
     }
 }
 
 #[tokio::test]
-async fn a_lost_acknowledgement_changes_no_sum() {
+async fn a_commit_that_fails_later_in_a_step_keeps_nothing_from_being_acknowledged_before_it() {
+    for fault in [Fault::Before, Fault::After] {
+        let (flusher, ledger) = setup();
+        let fail_next = || {
+            ledger.fail_once(fault);
+            true
+        };
+        let failed = flusher.step(shard(), limit(2), now(), fail_next).await;
+        assert!(matches!(failed.outcome.unwrap_err(), FlushError::Commit(Told)));
+        assert_eq!(failed.flushed, Flushed { entries: 2, left: 1 });
+        drain(&flusher).await;
+        assert_eq!((ledger.count(), ledger.sum()), (3, Usd::from_picos(15)));
+    }
+}
+
+#[tokio::test]
+async fn a_lost_acknowledgement_changes_no_sum_and_is_the_last_of_its_step() {
     for fault in [Fault::Before, Fault::After] {
         let (flusher, ledger) = setup();
         *flusher.queue().fault.lock().unwrap() = Some(fault);
-        let error = flusher.step(shard(), limit(), now()).await.unwrap_err();
+        let lost = step(&flusher).await;
+        let error = lost.outcome.unwrap_err();
         assert!(matches!(error, FlushError::Ack(_)), "{error}");
-        assert_eq!(ledger.count(), 2);
-        while flusher.step(shard(), limit(), now()).await.unwrap().entries > 0 {}
+        assert_eq!((lost.flushed.entries, ledger.count()), (0, 3));
+        assert_eq!(flusher.queue().acks.load(Ordering::Relaxed), 1);
+        drain(&flusher).await;
         assert_eq!((ledger.count(), ledger.sum()), (3, Usd::from_picos(15)));
         assert_eq!(flusher.queue().queue.hot(&team()).amount, Usd::ZERO);
     }
 }
 
 #[tokio::test]
+async fn a_head_that_changed_is_the_last_that_a_step_acknowledges() {
+    let (flusher, ledger) = setup();
+    let queue = &flusher.queue().queue;
+    let taken_by_another = || {
+        let _ = queue.ack_now(&queue.peek_now(shard(), limit(1)).receipt().unwrap());
+        true
+    };
+    let changed = flusher.step(shard(), limit(2), now(), taken_by_another).await;
+    changed.outcome.unwrap();
+    assert_eq!((changed.flushed.entries, ledger.count()), (0, 3));
+    assert_eq!((flusher.queue().acks.load(Ordering::Relaxed), queue.raw(shard()).len()), (1, 2));
+    drain(&flusher).await;
+    assert_eq!((ledger.count(), ledger.sum()), (3, Usd::from_picos(15)));
+}
+
+#[tokio::test]
 async fn a_corrupt_head_is_reported_and_nothing_is_committed() {
     let (flusher, ledger) = setup();
     flusher.queue().queue.tamper(shard(), |list| list[0] = b"garbage".to_vec());
-    let error = flusher.step(shard(), limit(), now()).await.unwrap_err();
+    let error = step(&flusher).await.outcome.unwrap_err();
     assert!(matches!(error, FlushError::CorruptHead { .. }) && !error.is_transient::<ModelLedger>());
     assert_eq!(ledger.count(), 0);
     assert_eq!(flusher.queue().queue.raw(shard()).len(), 3);
