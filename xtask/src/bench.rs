@@ -15,36 +15,57 @@ struct Bench {
     name: &'static str,
     package: &'static str,
     about: &'static str,
+    /// Whether it knows `--plot FILE`, too.
+    draws: bool,
+    /// Whether it starts a flusher, which it is told of by an environment variable.
+    flushes: bool,
 }
 
-/// The bench that can draw.
-const FLUSHER: &str = "flusher";
+/// Where a bench of another package finds the flusher's program.
+const FLUSHER: &str = "TOLLGATE_BENCH_FLUSHER";
 
-const BENCHES: [Bench; 5] = [
+const BENCHES: [Bench; 6] = [
     Bench {
         name: "admission",
         package: "live-redis",
         about: "server time, throughput and rebuilds of the fast path, against the full tree and the floor",
+        draws: false,
+        flushes: false,
     },
     Bench {
         name: "connections",
         package: "live-redis",
         about: "one multiplexed connection, a pool, micro-batches, against redis-benchmark",
+        draws: false,
+        flushes: false,
     },
     Bench {
         name: "queue",
         package: "live-redis",
         about: "enqueues, strict reads, memory, acknowledgements and doubts of the spend queue, against the floor",
+        draws: false,
+        flushes: false,
     },
     Bench {
         name: "commit",
         package: "iam-ledger",
         about: "events a second into PostgreSQL, against one transaction an event and bare SQL by psql",
+        draws: false,
+        flushes: false,
     },
     Bench {
-        name: FLUSHER,
+        name: "flusher",
         package: "usage-flusher",
         about: "the flusher's process: a backlog against bare commits, its memory, idleness, latency, stops",
+        draws: true,
+        flushes: false,
+    },
+    Bench {
+        name: "gateway",
+        package: "gateway",
+        about: "the gateway's process: overhead over its upstream alone, saturation, memory, and every bill in the ledger",
+        draws: true,
+        flushes: true,
     },
 ];
 
@@ -58,7 +79,7 @@ pub(crate) struct Options {
     /// Write an object with everything of each bench, each round included, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw what `flusher` measures to this SVG file
+    /// Draw what one bench measures to this SVG file; `flusher` and `gateway` can
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Fail when a figure falls short of what it must reach
@@ -68,8 +89,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let benches = chosen(options.name.as_deref())?;
-    if options.plot.is_some() && benches.iter().all(|bench| bench.name != FLUSHER) {
-        bail!("only {FLUSHER} can draw (--plot)");
+    if options.plot.is_some() && !matches!(benches[..], [bench] if bench.draws) {
+        let able: Vec<_> = BENCHES.iter().filter(|bench| bench.draws).map(|bench| bench.name).collect();
+        bail!("--plot is for one of these: {}", able.join(", "));
     }
     let folder = process::root().join("target/bench");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
@@ -82,11 +104,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         if options.quick {
             command.arg("--quick");
         }
-        if let Some(file) = options.plot.as_ref().filter(|_| bench.name == FLUSHER) {
+        if let Some(file) = &options.plot {
             // A bench runs in its package's folder.
             command.arg("--plot").arg(std::path::absolute(file).context("the plot's path")?);
         }
         eprintln!("building {} ...", bench.name);
+        if bench.flushes {
+            command.env(FLUSHER, process::build_release("usage-flusher")?);
+        }
         process::run(&mut command)?;
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         let report: Value = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
@@ -131,5 +156,16 @@ mod tests {
     fn without_a_name_all_run() {
         assert_eq!(chosen(None).unwrap().len(), BENCHES.len());
         assert_eq!(chosen(Some("admission")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn only_one_bench_that_can_draw_is_drawn() {
+        for name in [None, Some("queue")] {
+            let plot = Some("target/never.svg".into());
+            let options =
+                Options { name: name.map(str::to_owned), quick: true, json: None, plot, check: false };
+            let error = run(&options).err().unwrap().to_string();
+            assert!(error.contains("flusher, gateway"), "{error}");
+        }
     }
 }

@@ -37,6 +37,14 @@ impl Series {
     }
 }
 
+/// Of sorted values, the one that this share of them does not exceed; not a number when there is none.
+#[must_use]
+pub fn percentile(sorted: &[f64], share: f64) -> f64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list in memory")]
+    let place = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 /// What a ratio, or a figure, must reach.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
@@ -248,6 +256,15 @@ mod tests {
     fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
         assert_eq!(series(&[4.0, 1.0, 2.0, 8.0]).median().to_bits(), 3.0_f64.to_bits());
         assert!(Series::default().median().is_nan());
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values = [1.0, 2.0, 3.0, 4.0];
+        for (share, expected) in [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (1.0, 4.0)] {
+            assert_eq!(percentile(&values, share).to_bits(), f64::to_bits(expected), "{share}");
+        }
+        assert!(percentile(&[], 0.5).is_nan());
     }
 
     #[test]

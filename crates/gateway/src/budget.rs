@@ -1,12 +1,15 @@
 //! Step 4: is there money left? A path without any budget is not asked about.
 
-use chrono::Utc;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 use iam_ledger::{HoldAnswer, InFlight};
 use spend_queue::Usd;
 
 use crate::call::Call;
 use crate::config::BudgetMode;
 use crate::error::ApiError;
+use crate::state::Quota;
 
 /// Looks at what is left, or sets the most that the call can cost aside. `true`: money is held under the call's id, to be
 /// released if nothing is billed.
@@ -27,12 +30,22 @@ pub(crate) async fn cover(call: &Call) -> Result<bool, ApiError> {
 async fn check(call: &Call, ceiling: Usd) -> Result<(), ApiError> {
     let state = &call.state;
     // Separate: another gateway of the same tenant may hold.
-    let path = state.ledger.quota_path_with(&call.subject, &state.redis, InFlight::Separate, call.at).await;
-    let path = path.map_err(|error| ApiError::quota(&call.subject, &error))?;
+    let read = || state.ledger.quota_path_with(&call.subject, &state.redis, InFlight::Separate, call.at);
+    let mut quota = state.quotas.get(&call.subject, read()).await;
+    if !is_of(&quota, call.at) {
+        quota = Arc::new(read().await);
+    }
+    let path = quota.as_ref().as_ref().map_err(|error| ApiError::quota(&call.subject, error))?;
     match path.refusing(ceiling) {
         Some(level) => Err(ApiError::budget_exceeded(level, ceiling)),
         None => Ok(()),
     }
+}
+
+/// Whether a read that requests of about the same moment share is of the periods that this moment is in.
+fn is_of(quota: &Quota, at: DateTime<Utc>) -> bool {
+    let Ok(path) = quota else { return true };
+    path.levels.iter().all(|level| level.period_start <= at && level.period_end.is_none_or(|end| at < end))
 }
 
 async fn hold(call: &Call, ceiling: Usd) -> Result<(), ApiError> {

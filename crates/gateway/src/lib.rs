@@ -72,6 +72,7 @@ mod route;
 mod run;
 mod serve;
 mod server;
+mod shared_reads;
 mod shutdown;
 mod sse;
 mod state;

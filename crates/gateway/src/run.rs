@@ -26,6 +26,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         max_connections: DATABASE_CONNECTIONS,
         acquire_timeout: DATABASE_PATIENCE,
         statement_timeout: DATABASE_PATIENCE,
+        generic_plans: true,
         ..LedgerOptions::default()
     };
     let ledger = options.keyring.database().ledger_with(database).await?;

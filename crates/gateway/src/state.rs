@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iam_ledger::{
-    ConfigWatch, IdentityCache, IdentityCacheOptions, Keyring, Ledger, RateTreeCache, WatchOptions,
+    ConfigWatch, IdentityCache, IdentityCacheOptions, Keyring, Ledger, QuotaError, QuotaPath, RateTreeCache,
+    WatchOptions,
 };
-use live_redis::LiveRedis;
+use live_redis::{LiveRedis, LiveRedisError};
+use spend_queue::ScopeRef;
 use spend_spool::Spool;
 
 use crate::affinity::Affinities;
@@ -16,6 +18,7 @@ use crate::bill::Bills;
 use crate::config::Config;
 use crate::dispatch::Upstreams;
 use crate::key_spend::KeySpends;
+use crate::shared_reads::SharedReads;
 use crate::shutdown::Shutdown;
 use crate::telemetry::Telemetry;
 
@@ -37,6 +40,9 @@ pub struct Parts {
     pub spool: Option<Spool>,
 }
 
+/// What a key's path has left, or why that cannot be told.
+pub(crate) type Quota = Result<QuotaPath, QuotaError<LiveRedisError>>;
+
 /// One for all requests.
 pub(crate) struct State {
     pub(crate) config: Config,
@@ -50,6 +56,7 @@ pub(crate) struct State {
     pub(crate) telemetry: Telemetry,
     pub(crate) affinities: Affinities,
     pub(crate) key_spends: KeySpends,
+    pub(crate) quotas: SharedReads<ScopeRef, Quota>,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -76,6 +83,7 @@ impl State {
             ),
             affinities: Affinities::new(redis.clone(), config.routing.affinity()),
             key_spends: KeySpends::new(redis.clone(), ledger.clone()),
+            quotas: SharedReads::new(),
             bills: Bills::new(redis.clone(), spool),
             shutdown: Shutdown::default(),
             config,
