@@ -132,7 +132,7 @@ fn scope(text: &str) -> Result<Scope, String> {
         .and_then(|(word, id)| Some((KINDS.into_iter().find(|kind| kind.as_str() == word)?, id)));
     match found {
         Some((kind, id)) if !id.is_empty() => Ok(Scope { kind, id: id.to_owned() }),
-        _ => Err("KIND/ID is expected, KIND one of organization, team, project, user, key".to_owned()),
+        _ => Err("KIND/ID is accepted, KIND one of organization, team, project, user, key".to_owned()),
     }
 }
 

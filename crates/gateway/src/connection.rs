@@ -52,28 +52,25 @@ pub(crate) struct KeyringConnection {
 }
 
 impl KeyringConnection {
-    /// Connects to the ledger alone.
+    /// Connects: the secrets of the ledger's keys under this pepper, and the ledger.
     ///
     /// # Errors
     ///
-    /// As [`LedgerConnection::ledger`].
-    pub(crate) async fn ledger(&self) -> Result<Ledger> {
-        self.database.ledger().await
+    /// As [`LedgerConnection::ledger`]; before any server is asked, when there is no pepper or it is too short.
+    pub(crate) async fn keyring(&self) -> Result<(Keyring, Ledger)> {
+        self.keyring_with(LedgerOptions::default()).await
     }
 
-    /// The secrets of a ledger's keys under this pepper. The ledger may be had from [`KeyringConnection::ledger`].
+    /// [`KeyringConnection::keyring`] with other options.
     ///
     /// # Errors
     ///
-    /// When the pepper is too short.
-    pub(crate) fn keyring(&self, ledger: Ledger) -> Result<Keyring> {
+    /// As [`KeyringConnection::keyring`].
+    pub(crate) async fn keyring_with(&self, options: LedgerOptions) -> Result<(Keyring, Ledger)> {
         let pepper = self.pepper().required()?;
         let pepper = Pepper::new(pepper.expose_secret().as_bytes().to_vec())?;
-        Ok(Keyring::new(ledger, pepper))
-    }
-
-    pub(crate) const fn database(&self) -> &LedgerConnection {
-        &self.database
+        let ledger = self.database.ledger_with(options).await?;
+        Ok((Keyring::new(ledger.clone(), pepper), ledger))
     }
 
     fn pepper(&self) -> SecretSource<'_> {

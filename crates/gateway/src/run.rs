@@ -29,8 +29,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         generic_plans: true,
         ..LedgerOptions::default()
     };
-    let ledger = options.keyring.database().ledger_with(database).await?;
-    let keyring = options.keyring.keyring(ledger.clone())?;
+    let (keyring, ledger) = options.keyring.keyring_with(database).await?;
     let redis = options.redis.open().await?;
     let spool = options.spool.map(|file| Spool::open(file, SpoolOptions::default())).transpose()?;
     if spool.is_none() {

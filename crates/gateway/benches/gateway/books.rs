@@ -90,7 +90,7 @@ pub(crate) fn prove(stack: Stack, flusher: Child) -> Result<Section> {
     );
     for (what, name) in MISHAPS {
         let found = metrics.iter().filter(|(known, _)| known.starts_with(name)).map(|(_, value)| value);
-        section.push(Figure::once(what, "", found.sum()).required(NONE));
+        section.push(Figure::once(what, "", found.fold(0.0, |sum, value| sum + value)).required(NONE));
     }
     let note = complaints.first().cloned().unwrap_or_default();
     section.push(Figure::once("warnings and errors in the log", "", complaints.len() as f64).note(note));

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{BlockOptions, RotateOptions, output};
 
 pub(super) async fn rotate(options: &RotateOptions) -> Result<()> {
-    let keyring = options.keyring.keyring(options.keyring.ledger().await?)?;
+    let (keyring, _) = options.keyring.keyring().await?;
     let id = &options.id;
     let grace = Duration::from_secs(options.grace_seconds.into());
     let until = (!grace.is_zero()).then(|| Utc::now() + grace);

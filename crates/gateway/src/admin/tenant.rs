@@ -20,8 +20,7 @@ struct Plan<'a> {
 
 pub(super) async fn run(options: &TenantOptions) -> Result<()> {
     let wanted = tenant_file::read(&options.file)?;
-    let ledger = options.keyring.ledger().await?;
-    let keyring = options.keyring.keyring(ledger.clone())?;
+    let (keyring, ledger) = options.keyring.keyring().await?;
     let mut report = Report::default();
     let done = apply(&ledger, &keyring, &wanted, &mut report).await;
     // Also when it stopped half-way: a secret that is not shown now is lost.

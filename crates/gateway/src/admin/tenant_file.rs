@@ -16,7 +16,7 @@ use super::entry::{Entry, EntryError, Place};
 #[derive(Debug, Error)]
 pub(crate) enum TenantFileError {
     /// It cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,

@@ -91,9 +91,18 @@ async fn what_was_done_before_a_refusal_is_told_with_its_secrets() {
 
 #[test]
 fn without_a_pepper_or_a_database_it_says_which_is_missing() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway"));
-    let output = command.args(["tenant", "t.toml"]).env_clear().output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("--database-url <URL>") && text.contains("--pepper <SECRET>"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenant.toml");
+    std::fs::write(&file, O).unwrap();
+    let pepper = format!("--pepper={}", "p".repeat(32));
+    for (given, missing) in
+        [("--database-url=postgres://127.0.0.1:1/d", "--pepper-file"), (&pepper, "--database-url-file")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway"));
+        let output = command.arg("tenant").arg(&file).arg(given).env_clear().output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = complaint(&output);
+        assert!(text.contains(missing) && text.contains("exactly one of"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
 }
