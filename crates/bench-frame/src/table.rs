@@ -89,6 +89,7 @@ fn judge(required: Option<Bound>, value: f64) -> (String, &'static str) {
 /// Small ratios as fractions, which is how they are spoken of.
 fn ratio(value: f64) -> String {
     match value {
+        none if none.abs() < f64::EPSILON => "0".to_owned(),
         small if small < 0.1 => format!("1/{:.0}", 1.0 / small),
         large if large >= 100.0 => format!("{large:.0}"),
         _ => format!("{value:.2}"),

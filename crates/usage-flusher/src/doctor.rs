@@ -7,6 +7,8 @@ use iam_ledger::{Ledger, LedgerOptions};
 use live_redis::{LiveRedis, RedisUrl, Role};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use service_frame::connection::DatabaseOptions;
+use service_frame::secret::SecretSource;
 use spend_queue::{Finding, Severity};
 
 use crate::cli::{AskedRole, DoctorOptions};
@@ -23,11 +25,8 @@ struct Report {
 /// Prints what is well and what is not; answers whether nothing is fatal.
 pub(crate) async fn run(options: DoctorOptions) -> Result<bool> {
     let role = options.role;
-    let (redis_url, database_url) = (options.redis_url.url().read()?, options.database.url().read()?);
-    let (mut findings, ledger) = tokio::join!(
-        Box::pin(redis_findings(redis_url.as_ref(), &options)),
-        Box::pin(ledger_findings(database_url.as_ref(), role))
-    );
+    let (mut findings, ledger) =
+        tokio::join!(Box::pin(redis_findings(&options)), Box::pin(ledger_findings(&options.database, role)));
     findings.extend(ledger);
     let healthy = findings.iter().all(|finding| finding.severity != Severity::Fatal);
     let report = Report { role, healthy, findings };
@@ -39,13 +38,10 @@ pub(crate) async fn run(options: DoctorOptions) -> Result<bool> {
     Ok(healthy)
 }
 
-async fn redis_findings(url: Option<&SecretString>, options: &DoctorOptions) -> Vec<Finding> {
-    let Some(url) = url else {
-        return vec![no_url(
-            "redis.url",
-            "--redis-url, --redis-url-file or their variables",
-            Severity::Fatal,
-        )];
+async fn redis_findings(options: &DoctorOptions) -> Vec<Finding> {
+    let url = match url("redis.url", &options.redis_url.url(), Severity::Fatal) {
+        Ok(url) => url,
+        Err(finding) => return vec![finding],
     };
     let redis_options = match options.redis.options() {
         Ok(redis_options) => redis_options,
@@ -75,17 +71,14 @@ async fn redis_findings(url: Option<&SecretString>, options: &DoctorOptions) -> 
     }
 }
 
-async fn ledger_findings(url: Option<&SecretString>, role: AskedRole) -> Vec<Finding> {
-    let Some(url) = url else {
-        // A gateway may well run without one.
-        let severity = if role == AskedRole::Gateway { Severity::Note } else { Severity::Fatal };
-        return vec![no_url(
-            "postgresql.url",
-            "--database-url, --database-url-file or their variables",
-            severity,
-        )];
+async fn ledger_findings(database: &DatabaseOptions, role: AskedRole) -> Vec<Finding> {
+    // A gateway may well run without one.
+    let missing = if role == AskedRole::Gateway { Severity::Note } else { Severity::Fatal };
+    let url = match url("postgresql.url", &database.url(), missing) {
+        Ok(url) => url,
+        Err(finding) => return vec![finding],
     };
-    match Ledger::connect(url, LedgerOptions::default()).await {
+    match Ledger::connect(&url, LedgerOptions::default()).await {
         Ok(ledger) => {
             let findings = ledger.doctor().await;
             ledger.close().await;
@@ -95,8 +88,21 @@ async fn ledger_findings(url: Option<&SecretString>, role: AskedRole) -> Vec<Fin
     }
 }
 
-fn no_url(check: &'static str, setting: &str, severity: Severity) -> Finding {
-    Finding::new(check, severity, "no URL was given", "it was not looked at", format!("give {setting}"))
+/// The URL of a server, or what is wrong with how it was given.
+fn url(check: &'static str, source: &SecretSource<'_>, missing: Severity) -> Result<SecretString, Finding> {
+    let unseen = "it was not looked at";
+    let SecretSource { flag, .. } = source;
+    match source.read() {
+        Ok(Some(url)) => Ok(url),
+        Ok(None) => {
+            let mend = format!("give {flag}, {flag}-file or their variables");
+            Err(Finding::new(check, missing, "no URL was given", unseen, mend))
+        }
+        Err(error) => {
+            let mend = format!("check what {flag}, {flag}-file and their variables say");
+            Err(Finding::new(check, Severity::Fatal, error.to_string(), unseen, mend))
+        }
+    }
 }
 
 /// For people: a line a finding, and below it why and how to mend it, unless all is well.

@@ -120,15 +120,14 @@ fn servers_that_are_not_there_and_urls_that_are_none_are_findings() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    for (redis, database) in [
-        (
-            format!("redis://:{CANARY}@127.0.0.1:{port}"),
-            format!("postgres://u:{MORE_CANARY}@127.0.0.1:{port}/d"),
-        ),
-        (format!("nonsense-{CANARY}"), format!("nonsense-{MORE_CANARY}")),
-    ] {
-        let found = report(&[], &redis, &database);
-        assert_eq!(checks(&found, "fatal"), ["redis.reachable", "postgresql.reachable"]);
+    let redis = format!("redis://:{CANARY}@127.0.0.1:{port}");
+    let database = format!("postgres://u:{MORE_CANARY}@127.0.0.1:{port}/d");
+    let found = report(&[], &redis, &database);
+    assert_eq!(checks(&found, "fatal"), ["redis.reachable", "postgresql.reachable"]);
+    for role in ["flusher", "gateway"] {
+        let (redis, database) = (format!("nonsense-{CANARY}"), format!("nonsense-{MORE_CANARY}"));
+        let found = report(&["--role", role], &redis, &database);
+        assert_eq!(checks(&found, "fatal"), ["redis.url", "postgresql.url"]);
     }
     let found = report(&["--role", "gateway"], "", "");
     assert_eq!(
