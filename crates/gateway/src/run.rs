@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use iam_ledger::LedgerOptions;
+use service_frame::stop_signal::StopSignal;
 use spend_spool::{Spool, SpoolOptions};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::RunOptions;
 use crate::config::Config;
@@ -45,24 +45,4 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
     ledger.close().await;
     tracing::info!("gateway stopped");
     Ok(())
-}
-
-/// SIGTERM from a supervisor, SIGINT from a terminal.
-struct StopSignal {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignal {
-    fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn wait(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

@@ -5,4 +5,5 @@ pub mod connection;
 pub mod environment;
 pub mod logging;
 pub mod secret;
+pub mod stop_signal;
 pub mod values;

@@ -7,8 +7,8 @@ use chrono::Utc;
 use iam_ledger::{Ledger, LedgerOptions};
 use live_redis::LiveRedis;
 use service_frame::connection::DatabaseOptions;
+use service_frame::stop_signal::StopSignal;
 use spend_queue::{Shard, SpendQueue};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -136,26 +136,6 @@ pub(crate) async fn migrate(options: DatabaseOptions) -> Result<()> {
     ledger.close().await;
     tracing::info!("the database is up to date");
     Ok(())
-}
-
-/// SIGTERM from a supervisor, SIGINT from a terminal.
-struct StopSignal {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl StopSignal {
-    fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn wait(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }
 
 #[cfg(test)]
