@@ -5,8 +5,8 @@
 //!      ^                  |                   |
 //!      +--- any failure --+---- any failure --+   (the same entries come again; the ledger knows their ids)
 //!
-//!   peek a, b, c | commit a | commit b      | commit c      |
-//!                           | acknowledge a | acknowledge b | acknowledge c
+//!   peek a, b, c | commit a | commit b      | commit c                   | commit d      | ...
+//!                           | acknowledge a | acknowledge b, peek c, d, e | acknowledge c | ...
 //! ```
 //!
 //! It has no I/O, no runtime and no clock of its own, so that a simulation can interrupt it anywhere.
@@ -32,6 +32,9 @@ const MEND_BELOW: u64 = 10_000;
 /// How many batches one peek asks for. Only the acknowledgement of the last one is waited for alone. Five of the largest that the
 /// binary uses by default are the most entries of one peek.
 const WINDOW_BATCHES: u32 = 5;
+
+/// How many windows a step goes on to at most: whoever made it learns of it after so many, and paces the next one.
+const WINDOWS: u32 = 4;
 
 /// Carries one window at a time from a queue into a ledger.
 ///
@@ -79,7 +82,8 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         &self.queue
     }
 
-    /// Carries at most five batches of at most `size` entries of a shard, as far as they stand there now.
+    /// Carries batches of at most `size` entries of a shard: at most five, and up to twelve more if they stand behind
+    /// these by then.
     ///
     /// `goes_on` is asked between two batches. When it says no, what is committed is acknowledged, and the step ends.
     ///
@@ -116,28 +120,41 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
             spans::conclude(&span, Outcome::Idle);
             return Ok(());
         }
-        let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
-        let mut entries = window.entries.into_iter();
+        let batch_size = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        let (mut entries, mut index, mut windows) = (window.entries.into_iter(), window.index, 1);
         let (mut first, mut before) = (Some(span), None::<Batch>);
         while before.is_none() || (entries.len() > 0 && goes_on()) {
             let span = first.take().unwrap_or_else(|| spans::batch(shard));
-            let batch = Batch { shard, entries: entries.by_ref().take(size).collect(), span };
-            let (committed, taken) = tokio::join!(
-                self.commit(&batch, now).instrument(batch.span.clone()),
-                self.acknowledge(before.as_ref(), flushed),
-            );
-            if committed.is_ok() && !matches!(taken, Ok(true)) {
+            let batch = Batch { shard, entries: entries.by_ref().take(batch_size).collect(), span };
+            // A window of one batch is as much as a peek may return: no more of it would be seen.
+            let looks_behind = before.is_some() && entries.len() == 0 && windows < WINDOWS && goes_on();
+            let (committed, taken) =
+                tokio::join!(self.commit(&batch, now).instrument(batch.span.clone()), async {
+                    let taken = self.acknowledge(before.as_ref(), flushed).await?;
+                    let there_is_more = taken && flushed.left > batch.len();
+                    Ok((
+                        taken,
+                        match looks_behind && there_is_more {
+                            true => self.peek_behind(&batch, size).await,
+                            false => None,
+                        },
+                    ))
+                });
+            if committed.is_ok() && !matches!(taken, Ok((true, _))) {
                 spans::conclude(&batch.span, Outcome::Committed);
             }
-            let taken = taken?;
+            let (taken, behind) = taken?;
             committed?;
             if !taken {
                 return Ok(());
             }
             before = Some(batch);
+            if let Some(behind) = behind {
+                (entries, index, windows) = (behind.entries.into_iter(), behind.index, windows + 1);
+            }
         }
         self.acknowledge(before.as_ref(), flushed).await?;
-        if window.index == Index::Doubtful {
+        if index == Index::Doubtful {
             self.mend_index(shard, flushed.left).await;
         }
         Ok(())
@@ -158,6 +175,18 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
             None => {}
         }
         Ok(peeked)
+    }
+
+    /// What stands behind a batch that is at the head and not yet acknowledged. A failure is left to the next step's own peek, and so
+    /// is a head that is no longer this batch.
+    async fn peek_behind(&self, batch: &Batch, size: BatchLimit) -> Option<Peeked> {
+        let mut window = self.peek(batch.shard, size).instrument(batch.span.clone()).await.ok()?;
+        let head = window.entries.get(..batch.entries.len())?;
+        if head.iter().zip(batch.entries.iter()).any(|(entry, known)| entry.raw() != known.raw()) {
+            return None;
+        }
+        window.entries.drain(..batch.entries.len());
+        (!window.entries.is_empty()).then_some(window)
     }
 
     /// Commits a batch, within its span.

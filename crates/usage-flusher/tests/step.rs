@@ -34,8 +34,8 @@ struct ModelLedger(Arc<Mutex<Model>>);
 struct Model {
     settled: HashMap<String, Usd>,
     fault: Option<Fault>,
-    /// Where all commits but the first wait for an acknowledgement.
-    meets: Option<Arc<Barrier>>,
+    /// Where a commit waits for the queue, when so many are settled.
+    meets: Option<(usize, Arc<Barrier>)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ impl SpendLedger for ModelLedger {
 
     async fn commit(&self, batch: Settlement) -> Result<Committed, Told> {
         let meets = self.0.lock().unwrap().meets.clone();
-        if let Some(meets) = meets.filter(|_| self.count() > 0) {
+        if let Some((_, meets)) = meets.filter(|(settled, _)| self.count() == *settled) {
             meets.wait().await;
         }
         let Model { settled, fault, .. } = &mut *self.0.lock().unwrap();
@@ -93,7 +93,11 @@ struct ModelQueue {
     /// Acknowledgements that were asked for.
     acks: AtomicUsize,
     /// Where the first acknowledgement waits for a commit.
-    meets: Option<Arc<Barrier>>,
+    ack_meets: Option<Arc<Barrier>>,
+    /// Peeks that were asked for.
+    peeks: AtomicUsize,
+    /// Where the second peek waits for a commit.
+    peek_meets: Option<Arc<Barrier>>,
 }
 
 impl SpendQueue for ModelQueue {
@@ -107,17 +111,17 @@ impl SpendQueue for ModelQueue {
         self.queue.enqueue(event)
     }
 
-    fn peek(
-        &self,
-        shard: Shard,
-        limit: BatchLimit,
-    ) -> impl Future<Output = Result<Peeked, Self::Error>> + Send {
-        self.queue.peek(shard, limit)
+    async fn peek(&self, shard: Shard, limit: BatchLimit) -> Result<Peeked, Self::Error> {
+        let second = self.peeks.fetch_add(1, Ordering::Relaxed) == 1;
+        if let Some(meets) = self.peek_meets.as_ref().filter(|_| second) {
+            meets.wait().await;
+        }
+        self.queue.peek(shard, limit).await
     }
 
     async fn ack(&self, receipt: &Receipt) -> Result<Acked, Self::Error> {
         let first = self.acks.fetch_add(1, Ordering::Relaxed) == 0;
-        if let Some(meets) = self.meets.as_ref().filter(|_| first) {
+        if let Some(meets) = self.ack_meets.as_ref().filter(|_| first) {
             meets.wait().await;
         }
         let fault = self.fault.lock().unwrap().take();
@@ -179,29 +183,62 @@ async fn a_queue_is_carried_over_in_batches_and_each_event_once() {
     assert_eq!(flusher.queue().queue.hot(&team()).amount, Usd::ZERO);
 }
 
-#[tokio::test]
-async fn a_step_takes_at_most_five_batches() {
-    let (flusher, _) = setup();
-    for id in 0..10 {
-        flusher.queue().queue.enqueue_now(&event(&format!("r{id}"), 5)).unwrap();
+/// A flusher with so many entries.
+fn backlog(queue: ModelQueue, ledger: &ModelLedger, entries: u32) -> Flusher<ModelQueue, ModelLedger> {
+    for id in 0..entries {
+        queue.queue.enqueue_now(&event(&format!("r{id}"), 5)).unwrap();
     }
-    assert_eq!(step(&flusher).await.flushed, Flushed { entries: 10, left: 3 });
+    Flusher::new(queue, ledger.clone())
+}
+
+#[tokio::test]
+async fn a_step_takes_at_most_four_windows_of_five_batches_of_which_each_begins_with_the_last_batch() {
+    let flusher = backlog(ModelQueue::default(), &ModelLedger::default(), 40);
+    assert_eq!(step(&flusher).await.flushed, Flushed { entries: 34, left: 6 });
+    assert_eq!(flusher.queue().peeks.load(Ordering::Relaxed), 4);
+}
+
+/// One step of which a commit waits for another call to the queue: one after the other, each would wait for ever.
+async fn step_with_a_meeting(queue: ModelQueue, settled: usize, meets: Arc<Barrier>, entries: u32) {
+    let ledger = ModelLedger::default();
+    ledger.0.lock().unwrap().meets = Some((settled, meets));
+    let flusher = backlog(queue, &ledger, entries);
+    let step = tokio::time::timeout(Duration::from_secs(10), step(&flusher)).await.unwrap();
+    step.outcome.unwrap();
+    let entries = usize::try_from(entries).unwrap();
+    assert_eq!((usize::try_from(step.flushed.entries).unwrap(), ledger.count()), (entries, entries));
 }
 
 #[tokio::test]
 async fn a_batch_is_acknowledged_while_the_next_is_committed() {
     let meets = Arc::new(Barrier::new(2));
+    let queue = ModelQueue { ack_meets: Some(Arc::clone(&meets)), ..ModelQueue::default() };
+    step_with_a_meeting(queue, 2, meets, 3).await;
+}
+
+#[tokio::test]
+async fn what_stands_behind_a_window_is_peeked_while_its_last_batch_is_committed() {
+    let meets = Arc::new(Barrier::new(2));
+    let queue = ModelQueue { peek_meets: Some(Arc::clone(&meets)), ..ModelQueue::default() };
+    step_with_a_meeting(queue, 8, meets, 12).await;
+}
+
+#[tokio::test]
+async fn nothing_is_taken_from_behind_a_batch_that_is_no_longer_the_head() {
     let ledger = ModelLedger::default();
-    ledger.0.lock().unwrap().meets = Some(Arc::clone(&meets));
-    let flusher =
-        Flusher::new(ModelQueue { meets: Some(Arc::clone(&meets)), ..ModelQueue::default() }, ledger.clone());
-    for id in ["a", "b", "c"] {
-        flusher.queue().queue.enqueue_now(&event(id, 5)).unwrap();
-    }
-    // One after the other, each would wait for the other for ever.
-    let step = tokio::time::timeout(Duration::from_secs(10), step(&flusher)).await.unwrap();
+    let flusher = backlog(ModelQueue::default(), &ledger, 14);
+    let (asked, queue) = (AtomicUsize::new(0), &flusher.queue().queue);
+    // The fifth time it is asked whether to look behind the fifth batch: its last entry is another by now.
+    let replaced = || {
+        if asked.fetch_add(1, Ordering::Relaxed) == 4 {
+            queue.tamper(shard(), |list| list[3] = b"garbage".to_vec());
+        }
+        true
+    };
+    let step = flusher.step(shard(), limit(2), now(), replaced).await;
     step.outcome.unwrap();
-    assert_eq!((step.flushed.entries, ledger.count()), (3, 3));
+    assert_eq!((step.flushed, ledger.count()), (Flushed { entries: 8, left: 6 }, 10));
+    assert_eq!(flusher.queue().peeks.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
@@ -263,8 +300,11 @@ async fn a_lost_acknowledgement_changes_no_sum_and_is_the_last_of_its_step() {
 async fn a_head_that_changed_is_the_last_that_a_step_acknowledges() {
     let (flusher, ledger) = setup();
     let queue = &flusher.queue().queue;
+    let asked = AtomicUsize::new(0);
     let taken_by_another = || {
-        let _ = queue.ack_now(&queue.peek_now(shard(), limit(1)).receipt().unwrap());
+        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            let _ = queue.ack_now(&queue.peek_now(shard(), limit(1)).receipt().unwrap());
+        }
         true
     };
     let changed = flusher.step(shard(), limit(2), now(), taken_by_another).await;
