@@ -16,6 +16,8 @@ use crate::state::Parts;
 const DATABASE_PATIENCE: Duration = Duration::from_secs(2);
 /// Budgets of so many requests are read at once.
 const DATABASE_CONNECTIONS: u32 = 16;
+/// A busy gateway's connections are not asked ahead of each request whether they are alive.
+const DATABASE_PROBE: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(options: RunOptions) -> Result<()> {
@@ -27,6 +29,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         acquire_timeout: DATABASE_PATIENCE,
         statement_timeout: DATABASE_PATIENCE,
         generic_plans: true,
+        probe_after_idle: DATABASE_PROBE,
         ..LedgerOptions::default()
     };
     let (keyring, ledger) = options.keyring.keyring_with(database).await?;

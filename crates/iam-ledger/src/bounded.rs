@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// When it is full, the least recently used part of it goes at once, so that the search for it is paid by many inserts.
 const EVICTED_OF_FULL: usize = 8;
 
-pub(super) struct Bounded<K, V> {
+pub(crate) struct Bounded<K, V> {
     entries: RwLock<HashMap<K, Entry<V>>>,
     capacity: usize,
     /// Counts uses; the largest number was used last.
@@ -21,11 +21,11 @@ struct Entry<V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self { entries: RwLock::new(HashMap::new()), capacity: capacity.max(1), clock: AtomicU64::new(0) }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<V> {
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
         let entries = self.read();
         let entry = entries.get(key)?;
         entry.used.store(self.tick(), Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
     }
 
     /// What is there already, else what is made now.
-    pub(super) fn get_or_insert(&self, key: K, make: impl FnOnce() -> V) -> V {
+    pub(crate) fn get_or_insert(&self, key: K, make: impl FnOnce() -> V) -> V {
         let mut entries = self.write();
         if let Some(entry) = entries.get(&key) {
             return entry.value.clone();
@@ -43,29 +43,29 @@ impl<K: Eq + Hash, V: Clone> Bounded<K, V> {
         value
     }
 
-    pub(super) fn insert(&self, key: K, value: V) {
+    pub(crate) fn insert(&self, key: K, value: V) {
         let mut entries = self.write();
         self.put(&mut entries, key, value);
     }
 
-    pub(super) fn remove(&self, key: &K) {
+    pub(crate) fn remove(&self, key: &K) {
         self.write().remove(key);
     }
 
     /// Keeps what passes, and says how many did not.
-    pub(super) fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) -> usize {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) -> usize {
         let mut entries = self.write();
         let before = entries.len();
         entries.retain(|key, entry| keep(key, &entry.value));
         before - entries.len()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.read().len()
     }
 
     /// What a function makes of every entry, in no order.
-    pub(super) fn map<T>(&self, mut f: impl FnMut(&K, &V) -> T) -> Vec<T> {
+    pub(crate) fn map<T>(&self, mut f: impl FnMut(&K, &V) -> T) -> Vec<T> {
         self.read().iter().map(|(key, entry)| f(key, &entry.value)).collect()
     }
 

@@ -7,7 +7,6 @@
 //!  gateway: IdentityCache, RateTreeCache ◄── ConfigWatch, one task
 //! ```
 
-mod bounded;
 mod change;
 mod identity_cache;
 mod rate_tree_cache;

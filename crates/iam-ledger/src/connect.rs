@@ -12,6 +12,7 @@ use crate::LedgerError;
 use crate::address::Address;
 use crate::error::Cause;
 use crate::lease::Lease;
+use crate::quota::{Shapes, shapes};
 
 /// The oldest PostgreSQL that the ledger works with, as `server_version_num`: 14.0.
 pub const MIN_SERVER_VERSION: i32 = 140_000;
@@ -33,6 +34,9 @@ pub struct LedgerOptions {
     /// How long the server keeps a transaction whose client is silent; it bounds how long a host that vanished in
     /// mid-commit can hold locks. Default: 60 s.
     pub idle_in_transaction_timeout: Duration,
+    /// For how long a connection may have been idle before it is asked whether it still answers, ahead of a call that gets it. That
+    /// is a round trip. A connection that was lost within this time makes the next call on it fail, which is transient. Default: 0, each call asks.
+    pub probe_after_idle: Duration,
     /// Whether sessions plan a statement once and not anew for its values (`plan_cache_mode`). For a host that authenticates and
     /// reads budgets: these go by keys of indexes, so values change no plan, and planning takes three times as long as running. Not
     /// for commits, whose batches differ in size. Default: no.
@@ -48,6 +52,7 @@ impl Default for LedgerOptions {
             acquire_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_secs(30),
             idle_in_transaction_timeout: Duration::from_secs(60),
+            probe_after_idle: Duration::ZERO,
             generic_plans: false,
         }
     }
@@ -71,6 +76,7 @@ pub struct PoolStatus {
 #[derive(Clone)]
 pub struct Ledger {
     pub(crate) pool: PgPool,
+    pub(crate) shapes: Shapes,
     target: Arc<str>,
     acquire_timeout: Duration,
 }
@@ -90,13 +96,24 @@ impl Ledger {
     pub async fn connect(url: &SecretString, options: LedgerOptions) -> Result<Self, LedgerError> {
         let Address { options: connect, target } = Address::parse(url)?;
         let connect = session(connect, &options);
+        let probe_after_idle = options.probe_after_idle;
         check_server(&connect, &target, options.connect_timeout).await?;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections.max(1))
             .acquire_timeout(options.acquire_timeout)
+            // Our own question takes its place.
+            .test_before_acquire(false)
+            .before_acquire(move |connection, about| {
+                Box::pin(async move {
+                    if about.idle_for >= probe_after_idle {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
             .after_connect(|connection, _| Box::pin(secure(connection)))
             .connect_lazy_with(connect);
-        Ok(Self { pool, target: target.into(), acquire_timeout: options.acquire_timeout })
+        Ok(Self { pool, shapes: shapes(), target: target.into(), acquire_timeout: options.acquire_timeout })
     }
 
     /// Closes all connections, waiting for those in use. Calls fail from now on, on every clone.

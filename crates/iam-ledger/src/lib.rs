@@ -2,6 +2,7 @@
 
 mod address;
 mod audit;
+mod bounded;
 mod budget;
 mod commit;
 mod config;

@@ -1,12 +1,17 @@
 //! What a subject may still spend, level by level: settled, hot and held money against the budgets of its path.
 
+mod rows;
+mod shape;
+
 use chrono::{DateTime, Utc};
-use futures_util::future::try_join_all;
-use spend_queue::{PendingSpend, QueueError, ScopeRef, Usd};
+use spend_queue::{PendingQuery, PendingSpend, QueueError, ScopeRef, Usd};
 use thiserror::Error;
 
+use self::rows::LevelRow;
+pub(crate) use self::rows::{StoredLevel, scope};
+use self::shape::query;
+pub(crate) use self::shape::{Shapes, shapes};
 use crate::budget::{add, unused, used};
-use crate::money::from_numeric;
 use crate::{InFlight, Ledger, LedgerError, QuotaLevel};
 
 /// For so many budgets beside the path the hot money is read, so that what they reserve is exact. Beyond it their hot money is left
@@ -54,10 +59,10 @@ pub enum QuotaError<E: QueueError> {
     #[error("there is no {0}")]
     UnknownSubject(ScopeRef),
     /// Hot money could not be read exactly.
-    #[error("pending spend of {scope}: {error}")]
+    #[error("pending spend on the path of {subject}: {error}")]
     Hot {
-        /// Whose.
-        scope: ScopeRef,
+        /// Whose quota was asked for.
+        subject: ScopeRef,
         /// What the queue said.
         error: E,
     },
@@ -90,7 +95,10 @@ impl Ledger {
     /// that reserve money there. A path without budgets never touches the queue. For an organization it is what started in
     /// its current period; for a key it is read by the key's row; elsewhere everything pending counts.
     ///
-    /// Hot money is read before settled money, so that an event which a flusher carries over meanwhile is counted twice for a
+    /// Which levels and budgets there are is remembered for up to a minute, and confirmed by the statement that reads the amounts:
+    /// it says in the same moment whether the configuration is still the one that was remembered. Amounts are never remembered.
+    ///
+    /// Hot money of the path is read before settled money, so that an event which a flusher carries over meanwhile is counted twice for a
     /// moment and never missed. What the queue still holds although it is committed (until its acknowledgement) is
     /// counted twice as well.
     ///
@@ -119,145 +127,47 @@ impl Ledger {
         now: DateTime<Utc>,
     ) -> Result<QuotaPath, QuotaError<P::Error>> {
         for _ in 0..ATTEMPTS {
-            let asked = self.budgeted_scopes(subject, now).await?;
-            let amounts =
-                try_join_all(asked.iter().map(|(scope, start)| pending(hot, scope, Some(*start)))).await?;
-            let rows = self.quota_rows(subject, now).await?;
-            if rows.is_empty() {
+            let Some(shape) = self.shape(subject, now).await? else {
                 return Err(QuotaError::UnknownSubject(subject.clone()));
+            };
+            let amounts = pending(hot, subject, &shape.queries()).await?;
+            if let Some(rows) = self.rows(subject, &shape, now).await? {
+                return finish(subject, rows, amounts, hot, rule).await;
             }
-            let budgeted = rows.iter().filter(|row| row.level.budget.is_some());
-            if budgeted
-                .map(|row| (&row.level.scope, row.level.period_start))
-                .eq(asked.iter().map(|(s, at)| (s, *at)))
-            {
-                return finish(rows, amounts, hot, rule).await;
-            }
+            self.shapes.remove(subject);
         }
         Err(QuotaError::Changing(subject.clone()))
-    }
-
-    /// The scopes of a path that have a budget, and when their period began.
-    async fn budgeted_scopes(
-        &self,
-        subject: &ScopeRef,
-        now: DateTime<Utc>,
-    ) -> Result<Vec<(ScopeRef, DateTime<Utc>)>, LedgerError> {
-        let rows = sqlx::query_file!("queries/quota_path.sql", subject.kind(), subject.id(), now)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(|error| self.failed("reading a path's budgets", error))?;
-        let budgeted = rows.into_iter().filter(|row| row.budgeted);
-        budgeted.map(|row| Ok((scope(row.kind, row.id)?, row.period_start))).collect()
-    }
-
-    async fn quota_rows(&self, subject: &ScopeRef, now: DateTime<Utc>) -> Result<Vec<LevelRow>, LedgerError> {
-        let rows = sqlx::query_file!("queries/quota_levels.sql", subject.kind(), subject.id(), now)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(|error| self.failed("reading a path's amounts", error))?;
-        rows.into_iter()
-            .map(|row| {
-                let stored = StoredLevel {
-                    kind: row.kind,
-                    id: row.id,
-                    blocked: row.blocked,
-                    budget_usd: row.budget_usd,
-                    period_start: row.period_start,
-                    period_end: row.period_end,
-                    settled_usd: row.settled_usd,
-                    held_usd: row.held_usd,
-                    reserved_usd: row.reserved_usd,
-                };
-                let siblings = row.sibling_kinds.into_iter().zip(row.sibling_ids);
-                let amounts = row.sibling_left_usd.iter().zip(&row.sibling_held_usd);
-                let siblings = siblings.zip(amounts).map(|((kind, id), (left, held))| {
-                    Ok(Sibling {
-                        scope: scope(kind, id)?,
-                        left: from_numeric("sibling_left_usd", left)?,
-                        held: from_numeric("sibling_held_usd", held)?,
-                    })
-                });
-                Ok(LevelRow {
-                    siblings: siblings.collect::<Result<_, LedgerError>>()?,
-                    level: stored.read()?,
-                })
-            })
-            .collect()
-    }
-}
-
-/// A level as the ledger alone knows it, with budgets beside the path.
-struct LevelRow {
-    level: QuotaLevel,
-    siblings: Vec<Sibling>,
-}
-
-/// A budget beside the path that reserves something, hot money left out.
-struct Sibling {
-    scope: ScopeRef,
-    /// Budget less settled.
-    left: Usd,
-    held: Usd,
-}
-
-/// A row of `budget_levels` without the siblings: what `quota_levels.sql` and `place_hold.sql` share.
-pub(crate) struct StoredLevel {
-    pub(crate) kind: String,
-    pub(crate) id: String,
-    pub(crate) blocked: bool,
-    pub(crate) budget_usd: Option<String>,
-    pub(crate) period_start: DateTime<Utc>,
-    pub(crate) period_end: Option<DateTime<Utc>>,
-    pub(crate) settled_usd: String,
-    pub(crate) held_usd: String,
-    pub(crate) reserved_usd: String,
-}
-
-impl StoredLevel {
-    /// The level without hot money.
-    pub(crate) fn read(self) -> Result<QuotaLevel, LedgerError> {
-        let budget = self.budget_usd.map(|budget| from_numeric("budget_usd", &budget)).transpose()?;
-        let settled = from_numeric("settled_usd", &self.settled_usd)?;
-        let held = from_numeric("held_usd", &self.held_usd)?;
-        let reserved = from_numeric("reserved_usd", &self.reserved_usd)?;
-        let used = used(InFlight::Covered, settled, Usd::ZERO, held);
-        Ok(QuotaLevel {
-            scope: scope(self.kind, self.id)?,
-            blocked: self.blocked,
-            budget,
-            period_start: self.period_start,
-            period_end: self.period_end,
-            settled,
-            hot: None,
-            held,
-            used,
-            reserved,
-            remaining: budget.map(|budget| unused(budget, add(used, reserved))),
-        })
     }
 }
 
 /// Puts hot money in its place: in what a level used, and in what budgets beside the path still reserve.
 async fn finish<P: PendingSpend>(
+    subject: &ScopeRef,
     rows: Vec<LevelRow>,
     amounts: Vec<Usd>,
     hot: &P,
     rule: InFlight,
 ) -> Result<QuotaPath, QuotaError<P::Error>> {
+    let is_listed = |row: &&LevelRow| row.level.budget.is_some() && row.siblings.len() <= MAX_SIBLING_READS;
+    let beside = rows.iter().filter(is_listed).flat_map(|row| &row.siblings);
+    // After their settled money: what a flusher carries over meanwhile is missed here, so that they reserve too much and not
+    // too little.
+    let beside: Vec<_> = beside.map(|sibling| query(&sibling.scope, None)).collect();
+    let mut beside = pending(hot, subject, &beside).await?.into_iter();
     let (mut levels, mut amounts, mut exact) = (Vec::with_capacity(rows.len()), amounts.into_iter(), true);
-    for LevelRow { mut level, siblings } in rows {
+    for row in rows {
+        let listed = is_listed(&&row);
+        let LevelRow { mut level, siblings } = row;
         if let Some(budget) = level.budget {
             level.hot = amounts.next();
             level.used = used(rule, level.settled, level.hot.unwrap_or_default(), level.held);
-            if siblings.len() > MAX_SIBLING_READS {
-                exact = false;
-            } else {
-                let pending = siblings.iter().map(|sibling| pending(hot, &sibling.scope, None));
-                let reserved = siblings.iter().zip(try_join_all(pending).await?);
+            if listed {
+                let reserved = siblings.iter().zip(beside.by_ref());
                 let reserved = reserved
                     .map(|(sibling, hot)| unused(sibling.left, used(rule, Usd::ZERO, hot, sibling.held)));
                 level.reserved = reserved.fold(Usd::ZERO, add);
+            } else {
+                exact = false;
             }
             level.remaining = Some(unused(budget, add(level.used, level.reserved)));
         }
@@ -266,22 +176,14 @@ async fn finish<P: PendingSpend>(
     Ok(QuotaPath { levels, exact })
 }
 
-/// Hot money of one scope: of an organization what started in its period, of anything else all of it.
+/// Hot money that a subject's quota depends on. The queue is not asked for nothing.
 async fn pending<P: PendingSpend>(
     hot: &P,
-    scope: &ScopeRef,
-    period_start: Option<DateTime<Utc>>,
-) -> Result<Usd, QuotaError<P::Error>> {
-    let amount = match (scope.kind(), period_start) {
-        ("organization", Some(start)) => hot.pending_since(scope.id(), start).await,
-        ("key", _) => hot.pending_key(scope.id()).await,
-        _ => hot.pending(scope).await,
-    };
-    amount.map_err(|error| QuotaError::Hot { scope: scope.clone(), error })
-}
-
-/// A stored scope.
-pub(crate) fn scope(kind: String, id: String) -> Result<ScopeRef, LedgerError> {
-    let text = format!("{kind}/{id}");
-    ScopeRef::new(kind, id).map_err(|_| LedgerError::Unreadable { column: "id", value: text })
+    subject: &ScopeRef,
+    queries: &[PendingQuery],
+) -> Result<Vec<Usd>, QuotaError<P::Error>> {
+    if queries.is_empty() {
+        return Ok(Vec::new());
+    }
+    hot.pending_all(queries).await.map_err(|error| QuotaError::Hot { subject: subject.clone(), error })
 }

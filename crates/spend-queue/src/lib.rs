@@ -31,7 +31,7 @@ pub use finding::{Finding, Severity};
 pub use memory::{MemoryQueue, MemoryQueueError, MemorySnapshot};
 pub use millis::Millis;
 pub use older::{OLDER_KEY, UNATTRIBUTED, older_start};
-pub use pending::PendingSpend;
+pub use pending::{PendingQuery, PendingSpend};
 pub use prefix::PrefixDigest;
 pub use queue::{Acked, Enqueued, QueueError, Reindexed, SpendQueue};
 pub use receipt::{

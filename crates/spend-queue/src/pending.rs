@@ -6,6 +6,22 @@ use chrono::{DateTime, Utc};
 
 use crate::{QueueError, ScopeRef, Usd};
 
+/// One amount of pending spend: what a method of [`PendingSpend`] is asked for, as a value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PendingQuery {
+    /// As [`PendingSpend::pending`].
+    Scope(ScopeRef),
+    /// As [`PendingSpend::pending_since`].
+    Organization {
+        /// Whose.
+        id: String,
+        /// The first instant that counts.
+        since: DateTime<Utc>,
+    },
+    /// As [`PendingSpend::pending_key`], by the id of the key's row.
+    Key(String),
+}
+
 /// Reads of pending spend that a budget may depend on: exact, or an error, never a guess.
 ///
 /// With more than one shard an answer is the sum of what each shard held at its own instant; an event never moves between
@@ -40,4 +56,27 @@ pub trait PendingSpend: Send + Sync {
     /// When the amount cannot be read exactly, which includes a paid event of an older deployment that does not say
     /// which row its key is.
     fn pending_key(&self, key_id: &str) -> impl Future<Output = Result<Usd, Self::Error>> + Send;
+
+    /// Several amounts, in the order in which they are asked for. A queue that can read them together answers with what one
+    /// shard held at one instant; this default reads one after the other.
+    ///
+    /// # Errors
+    ///
+    /// When any of them cannot be read exactly.
+    fn pending_all(
+        &self,
+        queries: &[PendingQuery],
+    ) -> impl Future<Output = Result<Vec<Usd>, Self::Error>> + Send {
+        async move {
+            let mut amounts = Vec::with_capacity(queries.len());
+            for query in queries {
+                amounts.push(match query {
+                    PendingQuery::Scope(scope) => self.pending(scope).await?,
+                    PendingQuery::Organization { id, since } => self.pending_since(id, *since).await?,
+                    PendingQuery::Key(id) => self.pending_key(id).await?,
+                });
+            }
+            Ok(amounts)
+        }
+    }
 }

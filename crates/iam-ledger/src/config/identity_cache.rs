@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 use spend_queue::ScopeRef;
 
-use super::bounded::Bounded;
 use super::change::ConfigChange;
+use crate::bounded::Bounded;
 use crate::key::SecretHmac;
 use crate::{Identity, Keyring, LedgerError};
 

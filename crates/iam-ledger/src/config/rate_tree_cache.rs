@@ -9,7 +9,7 @@ use rate_plan::{RatePlan, RateTree};
 use spend_queue::ScopeRef;
 use tokio::sync::Mutex;
 
-use super::bounded::Bounded;
+use crate::bounded::Bounded;
 use crate::{Identity, Ledger, LedgerError, ScopeKind};
 
 /// How often a tree is read again because it changed while it was read, before the next poll has to find it.

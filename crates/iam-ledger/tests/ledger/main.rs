@@ -30,6 +30,7 @@ mod money_plans;
 mod partitions;
 mod periods;
 mod quota;
+mod quota_memory;
 mod report;
 mod reversal;
 mod schema;

@@ -56,8 +56,21 @@ async fn quotas_holds_and_settlements_read_by_index_alone() {
     for index in ["api_keys_budgeted_idx", "scope_spend_pkey", "hold_reservations_scope_idx"] {
         assert!(text.contains(index), "{index}:\n{text}");
     }
-    let path = filled(include_str!("../../queries/quota_path.sql"), &["'key'", "'k6'", at_noon]);
-    assert!(plan(&fixture, "quota_path", &path).await.contains("api_keys_pkey"));
+    let shape = filled(include_str!("../../queries/quota_shape.sql"), &["'key'", "'k6'", at_noon, "64"]);
+    let text = plan(&fixture, "quota_shape", &shape).await;
+    assert!(text.contains("api_keys_pkey") && text.contains("api_keys_budgeted_idx"), "{text}");
+    let scopes = ["'organization'", "'o6'", "array['key', 'user']", "array['k6', 'u6']"];
+    let periods = [
+        "array[timestamptz '2026-03-05Z', '2026-03-02Z']",
+        "array[null::timestamptz, '2026-03-09Z']",
+        at_noon,
+    ];
+    let amounts =
+        filled(include_str!("../../queries/quota_amounts.sql"), &[&scopes[..], &periods[..]].concat());
+    let text = plan(&fixture, "quota_amounts", &amounts).await;
+    for index in ["scope_spend_pkey", "hold_reservations_scope_idx"] {
+        assert!(text.contains(index), "{index}:\n{text}");
+    }
     let lock = filled(include_str!("../../queries/lock_budgets.sql"), &["'key'", "'k6'", "false"]);
     plan(&fixture, "lock_budgets", &lock).await;
     let values = ["'new'", "'key'", "'k6'", "'1'", at_noon, "timestamptz '2026-03-05 12:10Z'", "true"];

@@ -133,7 +133,7 @@ async fn hot_money_is_asked_only_where_a_budget_depends_on_it() {
     assert_eq!((quota.remaining(), hot.asked().len()), (None, 0));
     let error = fixture.ledger.quota_path(&scope("key/solo-key"), &hot, commit_time()).await.unwrap_err();
     assert!(
-        matches!(&error, QuotaError::Hot { scope: asked, .. } if *asked == scope("key/solo-key")),
+        matches!(&error, QuotaError::Hot { subject, .. } if *subject == scope("key/solo-key")),
         "{error}"
     );
     assert!(error.is_transient());
