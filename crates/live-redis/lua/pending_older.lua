@@ -1,25 +1,47 @@
 #!lua flags=no-writes
--- What the entries of an older deployment's queue charge to one owner: their digits, for the client to add up exactly.
+-- What the entries of an older deployment's queue charge to each of several owners, all at one instant: their digits, for
+-- the client to add up exactly. The entries are gone through once, however many owners there are.
 --
 -- KEYS[1]  list: entries of format 1, oldest first
--- ARGV[1]  field that names the owner: org_id, team_id, user_id or key_id
--- ARGV[2]  the owner's id
--- ARGV[3]  1 to return starts too, 0 to leave them out
--- ARGV[4]  most entries to go through
+-- ARGV[1]  most entries to go through
+-- ARGV[2 ..]  for each owner: the field that names it (org_id, team_id, user_id or key_id), its id, 1 to return starts too
+--             or 0 to leave them out
 --
--- Returns {length, digits, start, how many, digits, start, how many, ...}: paid entries of this owner, those with the same
--- digits and start together. The start is as the entry writes it, empty when it writes none or is not asked for.
--- Errors: DAMAGED an entry cannot be read; UNNAMED the owner is a key, and a paid entry does not say which row its key
--- is; UNPROVEN the queue is longer than ARGV[4].
+-- Returns {length, {for each owner: {digits, start, how many, digits, start, how many, ...}}}: the owner's paid entries,
+-- those with the same digits and start together. The start is as the entry writes it, empty when it writes none or is not
+-- asked for.
+-- Errors, for all owners at once: DAMAGED an entry cannot be read; UNNAMED an owner is a key, and a paid entry does not say
+-- which row its key is; UNPROVEN the queue is longer than ARGV[1].
 
 local depth = redis.call('LLEN', KEYS[1])
-if depth > tonumber(ARGV[4]) then
-  return redis.error_reply('UNPROVEN the older queue has ' .. depth .. ' entries; at most ' .. ARGV[4] .. ' are gone through')
+if depth > tonumber(ARGV[1]) then
+  return redis.error_reply('UNPROVEN the older queue has ' .. depth .. ' entries; at most ' .. ARGV[1] .. ' are gone through')
 end
 local function text(value)
   return type(value) == 'string' and value or ''
 end
-local groups, order = {}, {}
+local groups, owners = {}, {}
+for i = 2, #ARGV, 3 do
+  local field, id = ARGV[i], ARGV[i + 1]
+  local owner = { groups = {}, places = {}, with_start = ARGV[i + 2] == '1' }
+  groups[#groups + 1] = owner.groups
+  owners[field] = owners[field] or {}
+  owners[field][id] = owners[field][id] or {}
+  table.insert(owners[field][id], owner)
+end
+
+local function add(owner, digits, start)
+  start = owner.with_start and start or ''
+  local place = owner.places[digits .. '\0' .. start]
+  if place then
+    owner.groups[place] = owner.groups[place] + 1
+  else
+    local last = #owner.groups
+    owner.groups[last + 1], owner.groups[last + 2], owner.groups[last + 3] = digits, start, 1
+    owner.places[digits .. '\0' .. start] = last + 3
+  end
+end
+
 for from = 0, depth - 1, 100 do
   for i, raw in ipairs(redis.call('LRANGE', KEYS[1], from, from + 99)) do
     local whole, entry = pcall(cjson.decode, raw)
@@ -34,25 +56,15 @@ for from = 0, depth - 1, 100 do
         return redis.error_reply('DAMAGED spend of entry ' .. (from + i - 1) .. ' of the older queue is not an amount')
       end
       local paid = string.find(string.match(digits, "^[^eE]*"), "[1-9]") ~= nil
-      if paid and ARGV[1] == 'key_id' and text(entry.key_id) == '' and text(entry.api_key) ~= '' then
+      if paid and owners.key_id and text(entry.key_id) == '' and text(entry.api_key) ~= '' then
         return redis.error_reply('UNNAMED paid entry ' .. (from + i - 1) .. ' of the older queue does not say which key it is')
       end
-      if paid and text(entry[ARGV[1]]) == ARGV[2] then
-        local start = ARGV[3] == '1' and text(entry.start) or ''
-        local group = groups[digits .. '\0' .. start]
-        if group then
-          group[3] = group[3] + 1
-        else
-          group = { digits, start, 1 }
-          groups[digits .. '\0' .. start] = group
-          order[#order + 1] = group
+      for field, of_field in pairs(paid and owners or {}) do
+        for _, owner in ipairs(of_field[text(entry[field])] or {}) do
+          add(owner, digits, text(entry.start))
         end
       end
     end
   end
 end
-local reply = { depth }
-for _, group in ipairs(order) do
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = group[1], group[2], group[3]
-end
-return reply
+return { depth, groups }

@@ -44,11 +44,9 @@ script! {
     ACK = "ack.lua" [DECIMAL, BULK, REMOVE, INDEX, PREFIX];
     /// Takes a committed prefix off the queue of an older deployment.
     ACK_OLDER = "ack_older.lua" [PREFIX];
-    /// What is pending for a scope.
-    PENDING = "pending.lua" [DECIMAL, INDEX, SCAN];
-    /// What is pending for an organization since an instant.
-    PENDING_SINCE = "pending_since.lua" [DECIMAL, BULK, INDEX, SCAN];
-    /// What the queue of an older deployment charges to one owner.
+    /// What is pending for each of several scopes, or of an organization since an instant.
+    PENDING = "pending.lua" [DECIMAL, BULK, INDEX, SCAN];
+    /// What the queue of an older deployment charges to each of several owners.
     PENDING_OLDER = "pending_older.lua";
     /// Makes the index of pending spend anew.
     REINDEX = "reindex.lua" [DECIMAL, BULK, INDEX, SCAN];

@@ -12,7 +12,7 @@ use common::{Hot, event, limit, now, shard, team};
 use devstack::RedisServer;
 use live_redis::{LiveRedis, LiveRedisError, Options, QuarantineNote, Quarantined, Watermarks};
 use rate_plan::{Limits, Scope};
-use spend_queue::{PendingSpend, SpendQueue};
+use spend_queue::{PendingQuery, PendingSpend, SpendQueue};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OnceCell, watch};
@@ -50,7 +50,7 @@ const CONTRACT: [(&str, Does, Does); 20] = [
     ("swap_affinity", Fails, Fails),
     ("admit_rates", Fails, Fails),
     ("enqueue, peek, depth", Fails, Fails),
-    ("pending, pending_since, pending_key", Fails, Fails),
+    ("pending, pending_since, pending_key, pending_all", Fails, Fails),
     ("pressure, backlog, queue_status", Fails, Fails),
     ("quarantine, quarantined, restore, reindex, repair_index", Fails, Fails),
 ];
@@ -101,11 +101,15 @@ async fn call(redis: &LiveRedis, name: &str) -> Vec<Result<String, LiveRedisErro
                 tokio::join!(redis.enqueue(&event), redis.peek(shard(), limit(1)), redis.depth(shard()),);
             return vec![text(enqueued), text(peeked), text(depth)];
         }
-        "pending, pending_since, pending_key" => {
-            let team = team();
-            let (of_scope, since, of_key) =
-                tokio::join!(redis.pending(&team), redis.pending_since("o", now()), redis.pending_key("k"));
-            return vec![text(of_scope), text(since), text(of_key)];
+        "pending, pending_since, pending_key, pending_all" => {
+            let (team, queries) = (team(), [PendingQuery::Scope(team()), PendingQuery::Key("k".into())]);
+            let (of_scope, since, of_key, all) = tokio::join!(
+                redis.pending(&team),
+                redis.pending_since("o", now()),
+                redis.pending_key("k"),
+                redis.pending_all(&queries)
+            );
+            return vec![text(of_scope), text(since), text(of_key), text(all)];
         }
         "pressure, backlog, queue_status" => {
             let marks = Watermarks::default();

@@ -10,8 +10,8 @@ use common::{Hot, event, limit, now, shard, team};
 use live_redis::{InputError, LiveRedisError, QuarantineNote};
 use serde_json::{Value, json};
 use spend_queue::{
-    BatchLimit, EventError, MAX_BATCH, MAX_TOKENS, PendingSpend, QueueError, ScopeRef, SpendEvent,
-    SpendQueue, Usd,
+    BatchLimit, EventError, MAX_BATCH, MAX_TOKENS, PendingQuery, PendingSpend, QueueError, ScopeRef,
+    SpendEvent, SpendQueue, Usd,
 };
 
 /// A refused event: what it is, the field that is named, and the words for class and bound.
@@ -253,6 +253,11 @@ async fn a_bad_argument_is_named_and_not_one_byte_of_redis_changes() {
     for (id, words) in bad_ids() {
         check(hot.unchanged(hot.redis.pending_key(&id)).await, "key_id", words);
         check(hot.unchanged(hot.redis.pending_since(&id, now())).await, "organization_id", words);
+        let good = PendingQuery::Key("k".into());
+        let queries = [good.clone(), PendingQuery::Key(id.clone())];
+        check(hot.unchanged(hot.redis.pending_all(&queries)).await, "key_id", words);
+        let queries = [good, PendingQuery::Organization { id: id.clone(), since: now() }];
+        check(hot.unchanged(hot.redis.pending_all(&queries)).await, "organization_id", words);
         let note = QuarantineNote { reason: id, at: now() };
         let head = &hot.list().await[0];
         check(hot.unchanged(hot.redis.quarantine(shard(), head, &note)).await, "reason", words);

@@ -58,7 +58,7 @@ pub trait PendingSpend: Send + Sync {
     fn pending_key(&self, key_id: &str) -> impl Future<Output = Result<Usd, Self::Error>> + Send;
 
     /// Several amounts, in the order in which they are asked for. A queue that can read them together answers with what one
-    /// shard held at one instant; this default reads one after the other.
+    /// shard held at one instant (of very many, at several); this default reads one after the other.
     ///
     /// # Errors
     ///

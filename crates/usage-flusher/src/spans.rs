@@ -4,7 +4,7 @@
 //!   batch ── peek ── commit ── acknowledge
 //! ```
 //!
-//! One peek may serve several batches; it belongs to the first of them.
+//! One peek may serve several batches; it belongs to the first of them, or to the one that is committed meanwhile.
 //!
 //! Nothing here knows whether anybody collects them; without a collector a span costs next to nothing.
 

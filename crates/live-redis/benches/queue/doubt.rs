@@ -13,7 +13,7 @@ use crate::common::witness::Witness;
 use crate::fill::fill;
 use crate::traffic::organization;
 
-/// Entries in the queue; the last is the default bound.
+/// Entries in the queue; the default bound is 20,000.
 const SIZES: [usize; 3] = [10_000, 100_000, 200_000];
 /// The least that going through the entries can cost: reading them and looking at none.
 const READ_ALL: &str = "for from = 0, redis.call('LLEN', KEYS[1]) - 1, 100 do redis.call('LRANGE', KEYS[1], from, from + 99) end";

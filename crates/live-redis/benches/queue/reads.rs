@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
 use live_redis::LiveRedis;
-use spend_queue::{PendingSpend, ScopeRef};
+use spend_queue::{PendingQuery, PendingSpend, ScopeRef};
 
 use crate::common::load::rate_of_all;
 use crate::common::program::Effort;
@@ -27,12 +27,19 @@ const OLDER_MILLIS: [i64; 3] = [100, 1_000, 10_000];
 const PENDING: &str = "pending of an organization";
 const PENDING_KEY: &str = "pending_key";
 const SINCE: &str = "pending_since, nothing older";
+/// What a path of four budgets with five beside it asks for.
+const TOGETHER: &str = "pending_all of 9 amounts";
+const SINGLY: &str = "the 9 amounts by single reads";
+/// What the nine may cost together against single reads: most of a single read is the proof of the index.
+const SHARE: f64 = 0.33;
 
 #[derive(Debug, Clone, Copy)]
 enum Read {
     Pending,
     Key,
     Since(i64),
+    Together,
+    Singly,
 }
 
 pub(crate) async fn measure(few: &Server, many: &Server, effort: Effort) -> Result<Section> {
@@ -64,6 +71,14 @@ pub(crate) async fn measure(few: &Server, many: &Server, effort: Effort) -> Resu
             section.push(figure.against(&format!("{FEW} entries"), &short, Some(Bound::AtMost(GROWTH))));
         }
     }
+    let (mut together, mut singly) = (Series::default(), Series::default());
+    for _ in 0..effort.rounds {
+        together.push(time(many, effort.calls, Read::Together, hour).await?);
+        singly.push(time(many, effort.calls / 4, Read::Singly, hour).await?);
+    }
+    eprintln!("reads: {TOGETHER}: {:.1} us, {SINGLY}: {:.1} us", together.median(), singly.median());
+    section.push(Figure::new(SINGLY, "us", singly.clone()));
+    section.push(Figure::new(TOGETHER, "us", together).against(SINGLY, &singly, Some(Bound::AtMost(SHARE))));
     let (mut none, mut older) = (Series::default(), OLDER_MILLIS.map(|_| Series::default()));
     for _ in 0..effort.rounds {
         none.push(time(many, effort.calls, Read::Since(0), hour).await?);
@@ -79,23 +94,49 @@ pub(crate) async fn measure(few: &Server, many: &Server, effort: Effort) -> Resu
     Ok(section)
 }
 
-/// Server's microseconds a call.
+/// Server's microseconds for what one caller asks for.
 async fn time(server: &Server, calls: usize, read: Read, hour: DateTime<Utc>) -> Result<f64> {
     let redis = server.batching.clone();
     let measured = rate_of_all(server, calls, CALLERS, move |_| call(redis.clone(), read, hour)).await?;
-    ensure!(measured.batch > 0.99, "one call a read");
-    Ok(measured.micros)
+    let scripts = if matches!(read, Read::Singly) { 9.0 } else { 1.0 };
+    ensure!(measured.batch * scripts > 0.99, "one call a read");
+    Ok(measured.micros * scripts)
 }
 
 async fn call(redis: LiveRedis, read: Read, hour: DateTime<Utc>) -> Result<()> {
     match read {
-        Read::Pending => redis.pending(&ScopeRef::new("organization", organization(0))?).await?,
-        Read::Key => redis.pending_key("key-000000").await?,
-        Read::Since(millis) => {
-            redis.pending_since(&organization(0), hour + TimeDelta::milliseconds(millis)).await?
+        Read::Pending => {
+            redis.pending(&ScopeRef::new("organization", organization(0))?).await?;
         }
-    };
+        Read::Key => {
+            redis.pending_key("key-000000").await?;
+        }
+        Read::Since(millis) => {
+            redis.pending_since(&organization(0), hour + TimeDelta::milliseconds(millis)).await?;
+        }
+        Read::Together => {
+            redis.pending_all(&of_a_path(hour)?).await?;
+        }
+        Read::Singly => {
+            for query in of_a_path(hour)? {
+                redis.pending_all(&[query]).await?;
+            }
+        }
+    }
     Ok(())
+}
+
+fn of_a_path(hour: DateTime<Utc>) -> Result<Vec<PendingQuery>> {
+    let scope = |kind: &str, id: &str| ScopeRef::new(kind, id).map(PendingQuery::Scope);
+    let mut queries = vec![
+        PendingQuery::Organization { id: organization(0), since: hour },
+        PendingQuery::Key("key-000000".to_owned()),
+        scope("user", "user-000000")?,
+    ];
+    for team in 0..6 {
+        queries.push(scope("team", &format!("team-{team:06}"))?);
+    }
+    Ok(queries)
 }
 
 /// How many places of the index lie before the instant.

@@ -19,7 +19,8 @@ const GATEWAY: &[Rights] = &[
     (&[Queue], &["RPUSH x", "LLEN", "LINDEX 0", "LRANGE 0 1"]),
     (&[State], &["HMGET x", "HSET x x", "HSETNX x x", "HDEL x"]),
     (&[Seen], &["HGET x", "HSET x x", "PEXPIRE 1"]),
-    (&[Hot, Count], &["HGET x", "HMGET x", "HLEN", "HSET x x"]),
+    (&[Hot], &["HGET x"]),
+    (&[Hot, Count], &["HMGET x", "HLEN", "HSET x x"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZADD 0 x", "ZRANGEBYLEX - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x"]),
     (&[OlderList], &["LLEN", "LINDEX 0", "LRANGE 0 1"]),
@@ -46,7 +47,8 @@ const FLUSHER: &[Rights] = &[
 const OPERATOR: &[Rights] = &[
     (&[Queue, OlderList], &["LLEN", "LRANGE 0 1", "LINDEX 0", "MEMORY|USAGE"]),
     (&[State], &["HMGET x"]),
-    (&[Hot, Count], &["HGET x", "HLEN", "HGETALL"]),
+    (&[Hot], &["HGET x"]),
+    (&[Hot, Count], &["HMGET x", "HLEN", "HGETALL"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN"]),
     (&[Quarantine], &["LRANGE 0 1", "LLEN"]),
@@ -56,7 +58,8 @@ const REPAIRER: &[Rights] = &[
     (&[Queue], &["LLEN", "LRANGE 0 1", "LINDEX 0", "MEMORY|USAGE", "LPOP", "LPUSH x"]),
     (&[OlderList], &["LLEN", "LRANGE 0 1", "LINDEX 0", "MEMORY|USAGE"]),
     (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
-    (&[Hot, Count], &["HGET x", "HLEN", "HGETALL", "HSET x x"]),
+    (&[Hot], &["HGET x"]),
+    (&[Hot, Count], &["HMGET x", "HLEN", "HGETALL", "HSET x x"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +", "ZADD 0 x"]),
     (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x"]),
     (&[Quarantine], &["LRANGE 0 1", "LLEN", "LINDEX 0", "RPUSH x", "LSET 0 x", "LREM 1 x"]),
@@ -153,7 +156,7 @@ mod tests {
         directly: &'static [&'static str],
     }
 
-    const READS: &[&str] = &["PEEK", "PENDING", "PENDING_SINCE", "PENDING_OLDER", "BACKLOG"];
+    const READS: &[&str] = &["PEEK", "PENDING", "PENDING_OLDER", "BACKLOG"];
     const CALLS: [Calls; 4] = [
         Calls {
             role: Role::Gateway,
@@ -164,7 +167,6 @@ mod tests {
                 "SETTLE",
                 "ENQUEUE",
                 "PENDING",
-                "PENDING_SINCE",
                 "PENDING_OLDER",
                 "BACKLOG",
                 "RECORD_FAILURE",
@@ -188,16 +190,7 @@ mod tests {
         },
         Calls {
             role: Role::Repairer,
-            scripts: &[
-                "PEEK",
-                "PENDING",
-                "PENDING_SINCE",
-                "PENDING_OLDER",
-                "BACKLOG",
-                "REINDEX",
-                "QUARANTINE",
-                "RESTORE",
-            ],
+            scripts: &["PEEK", "PENDING", "PENDING_OLDER", "BACKLOG", "REINDEX", "QUARANTINE", "RESTORE"],
             directly: &["HGET", "HMGET", "LLEN", "LRANGE", "HGETALL", "MEMORY|USAGE"],
         },
     ];

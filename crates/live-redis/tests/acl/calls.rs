@@ -2,7 +2,7 @@
 
 use live_redis::{DedupRetention, LiveRedis, Options, Role, Watermarks, WindowClock};
 use rate_plan::{Limits, Scope};
-use spend_queue::{Acked, PendingSpend, Reindexed, Shard, SpendQueue, Usd};
+use spend_queue::{Acked, PendingQuery, PendingSpend, Reindexed, Shard, SpendQueue, Usd};
 
 use crate::common::{charged, event, limit, now, shard, team};
 use crate::{Guarded, MINUTE, note, older, plan, receipt, ticket};
@@ -17,6 +17,9 @@ impl Guarded {
             assert_eq!(redis.pending(&team()).await, Ok(expected));
             assert_eq!(redis.pending_key("k").await, Ok(expected));
             assert_eq!(redis.pending_since("o", now()).await.unwrap(), Usd::ZERO);
+            let all =
+                [PendingQuery::Organization { id: "o".into(), since: now() }, PendingQuery::Scope(team())];
+            assert_eq!(redis.pending_all(&all).await, Ok(vec![Usd::ZERO, expected]));
             redis.backlog(shard()).await.unwrap();
             self.admin::<u64>("HSET tollgate:{0}:state doubt test").await;
         }

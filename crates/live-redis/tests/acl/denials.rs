@@ -63,7 +63,7 @@ async fn calls_of_other_roles_are_denied_and_write_nothing() {
         guarded.denied(stranger.quarantined(shard(), 1)).await;
         guarded.denied(stranger.queue_status(shard())).await;
     }
-    guarded.denied(flusher.pending(&team())).await;
+    // All that is pending it may read, since it keeps the counters; not the order of the starts.
     guarded.denied(flusher.pending_since("o", now())).await;
     gateway.settle(&ticket, 1).await.unwrap();
     flusher.ack(&receipt).await.unwrap();

@@ -2,7 +2,7 @@
 //! flusher takes for one.
 
 use live_redis::LiveRedisError;
-use spend_queue::{Entry, PendingSpend, Reindexed, SpendQueue, Usd};
+use spend_queue::{Entry, PendingQuery, PendingSpend, Reindexed, SpendQueue, Usd};
 
 use crate::common::{Hot, event, now, shard, team};
 use crate::refused;
@@ -75,7 +75,9 @@ async fn an_entry_that_cannot_be_read_is_never_left_out_of_a_sum_and_stops_a_rep
     for raw in &bad {
         assert!(Entry::decode(raw.clone().into_bytes()).is_err(), "the flusher reads {raw}");
         with_tail(&hot, raw).await;
+        let queries = [PendingQuery::Scope(team()), PendingQuery::Key("other".into())];
         for error in [
+            refused(&hot, raw, hot.redis.pending_all(&queries)).await,
             refused(&hot, raw, hot.redis.pending(&team())).await,
             refused(&hot, raw, hot.redis.pending_key("k")).await,
             refused(&hot, raw, hot.redis.pending_since("o", now())).await,

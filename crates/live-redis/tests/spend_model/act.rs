@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
-use spend_queue::{EncodedEvent, ScopeRef, SpendEvent, Usd};
+use spend_queue::{EncodedEvent, PendingQuery, ScopeRef, SpendEvent, Usd};
 
 use crate::common::now;
 use crate::foreign::{Foreign, foreign};
@@ -54,6 +54,8 @@ pub(crate) enum Act {
         organization: usize,
         millis: i64,
     },
+    /// Several amounts at once.
+    PendingAll(Vec<PendingQuery>),
     Foreign(Foreign),
     Reindex,
     Quarantine {
@@ -88,6 +90,29 @@ impl Call {
 
 pub(crate) fn period() -> DateTime<Utc> {
     PERIOD.parse().unwrap()
+}
+
+/// So many milliseconds after the beginning of the period, or either end of time.
+pub(crate) fn since(millis: i64) -> DateTime<Utc> {
+    match millis {
+        i64::MIN => DateTime::<Utc>::MIN_UTC,
+        i64::MAX => DateTime::<Utc>::MAX_UTC,
+        millis => period() + TimeDelta::milliseconds(millis),
+    }
+}
+
+/// Milliseconds after the beginning of the period.
+fn instant() -> impl Strategy<Value = i64> {
+    prop_oneof![-2..3_i64, Just(i64::MIN), Just(i64::MAX), Just(3_600_000)]
+}
+
+fn query() -> impl Strategy<Value = PendingQuery> {
+    prop_oneof![
+        2 => prop::sample::select(&SCOPES[..]).prop_map(|text| PendingQuery::Scope(text.parse().unwrap())),
+        2 => (prop::sample::select(vec!["o", "p", "nobody"]), instant())
+            .prop_map(|(id, millis)| PendingQuery::Organization { id: id.to_owned(), since: since(millis) }),
+        1 => Just(PendingQuery::Key("k".to_owned())),
+    ]
 }
 
 pub(crate) fn call() -> impl Strategy<Value = Call> {
@@ -125,8 +150,9 @@ pub(crate) fn program(crashes: bool) -> impl Strategy<Value = Vec<Act>> {
         1 => Just(Act::AckTooMuch),
         12 => (0..SCOPES.len()).prop_map(|scope| Act::Pending { scope }),
         4 => Just(Act::PendingKey),
-        12 => (0..3_usize, prop_oneof![-2..3_i64, Just(i64::MIN), Just(i64::MAX), Just(3_600_000)])
+        12 => (0..3_usize, instant())
             .prop_map(|(organization, millis)| Act::PendingSince { organization, millis }),
+        4 => proptest::collection::vec(query(), 1..10).prop_map(Act::PendingAll),
         3 => foreign().prop_map(Act::Foreign),
         3 => Just(Act::Reindex),
         2 => prop::bool::weighted(0.7).prop_map(|right| Act::Quarantine { right }),

@@ -1,8 +1,8 @@
 //! Redis and the model side by side.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use live_redis::{Backlog, LiveRedis, LiveRedisError, QuarantineNote};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -11,7 +11,7 @@ use spend_queue::{
     ScopeRef, ShardCount, SpendQueue, Stop, Usd,
 };
 
-use crate::act::{Act, Call, SCOPES, period};
+use crate::act::{Act, Call, SCOPES, since};
 use crate::common::{Hot, limit, now, shard};
 use crate::foreign::{Foreign, change};
 
@@ -108,6 +108,10 @@ impl World {
                 let got = self.hot.redis.pending_since(id, since(millis)).await;
                 self.same_amount(&got, &self.model.pending_since_now(id, since(millis)))
             }
+            Act::PendingAll(queries) => {
+                let got = self.hot.redis.pending_all(&queries).await;
+                self.same_amount(&got, &self.model.pending_all(&queries).await)
+            }
             Act::Foreign(foreign) => {
                 self.tamper(foreign).await;
                 Ok(())
@@ -146,10 +150,10 @@ impl World {
         self.model.index(shard()) == Index::Doubtful && self.depth() > bound
     }
 
-    fn same_amount(
+    fn same_amount<T: PartialEq + Debug>(
         &self,
-        got: &Result<Usd, LiveRedisError>,
-        want: &Result<Usd, MemoryQueueError>,
+        got: &Result<T, LiveRedisError>,
+        want: &Result<T, MemoryQueueError>,
     ) -> Outcome {
         match (got, want) {
             (Err(LiveRedisError::Unproven(_)), _) if self.unproven() => {}
@@ -342,12 +346,4 @@ fn same_enqueued(
         (got, want) => prop_assert!(false, "{:?} is not {:?}", got, want),
     }
     Ok(())
-}
-
-fn since(millis: i64) -> DateTime<Utc> {
-    match millis {
-        i64::MIN => DateTime::<Utc>::MIN_UTC,
-        i64::MAX => DateTime::<Utc>::MAX_UTC,
-        millis => period() + TimeDelta::milliseconds(millis),
-    }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use common::{Hot, charged, event, limit, now, shard, team};
 use live_redis::LiveRedisError;
 use old::{OldCall, deployment, drain, period, scope};
-use spend_queue::{Acked, PendingSpend, Shard, SpendQueue, Stop, Usd};
+use spend_queue::{Acked, PendingQuery, PendingSpend, Shard, SpendQueue, Stop, Usd};
 
 async fn pending(hot: &Hot, text: &str) -> i128 {
     hot.redis.pending(&scope(text)).await.unwrap().picos()
@@ -186,6 +186,58 @@ async fn a_paid_call_that_does_not_say_which_key_it_is_makes_key_reads_an_error(
     assert_eq!(hot.redis.pending_since("o", period()).await, half);
     drain(&hot).await;
     assert_eq!(hot.redis.pending_key("k").await, Ok(Usd::ZERO));
+}
+
+#[tokio::test]
+async fn owners_asked_for_together_are_read_in_one_pass_each_by_its_own_rule() {
+    let hot = deployment().await;
+    for (n, start) in ["2026-02-28T23:59:59Z", "2026-03-01T00:00:00Z", "yesterday"].iter().enumerate() {
+        let call = OldCall { start: Some(format!("\"{start}\"")), ..OldCall::new(format!("r{n}"), "0.25") };
+        old::enqueue(&hot.raw, &call).await;
+    }
+    hot.redis.enqueue(&event("new", 100)).await.unwrap();
+    let of = |text: &str| PendingQuery::Scope(scope(text));
+    let queries = [
+        PendingQuery::Organization { id: "o".into(), since: period() },
+        of("project/o"),
+        of("team/t"),
+        of("organization/o"),
+        PendingQuery::Organization { id: "o".into(), since: now() },
+        of("team/x"),
+        of("user/u"),
+        of("team/t"),
+        PendingQuery::Key("k".into()),
+    ];
+    let quarter = 250_000_000_000;
+    let expected = [
+        2 * quarter,
+        0,
+        3 * quarter + 100,
+        3 * quarter,
+        quarter,
+        0,
+        3 * quarter,
+        3 * quarter + 100,
+        3 * quarter + 100,
+    ]
+    .map(Usd::from_picos);
+    assert_eq!(hot.redis.pending_all(&queries).await.unwrap(), expected);
+    let calls = async || -> u64 {
+        let info: String = hot.run(&[b"INFO", b"commandstats"]).await;
+        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap();
+        line.split(',').next().unwrap().parse().unwrap()
+    };
+    let before = calls().await;
+    assert_eq!(hot.redis.pending_all(&queries).await.unwrap(), expected);
+    assert_eq!(calls().await - before, 2, "one of each queue");
+    assert_eq!(hot.redis.pending_all(&[of("project/p")]).await, Ok(vec![Usd::ZERO]));
+    assert_eq!(calls().await - before, 3, "entries of format 1 charge no project");
+
+    let unnamed = OldCall { key_id: None, ..OldCall::new("unnamed", "0.25") };
+    old::enqueue(&hot.raw, &unnamed).await;
+    let error = hot.redis.pending_all(&queries).await.unwrap_err();
+    assert!(matches!(error, LiveRedisError::Unproven(_)), "{error}");
+    assert_eq!(hot.redis.pending_all(&queries[..8]).await.unwrap()[3], Usd::from_picos(4 * quarter));
 }
 
 #[tokio::test]
