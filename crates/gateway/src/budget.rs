@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use iam_ledger::{HoldAnswer, InFlight};
+use iam_ledger::{HoldAnswer, InFlight, QuotaPath};
 use spend_queue::Usd;
 
 use crate::call::Call;
 use crate::config::BudgetMode;
 use crate::error::ApiError;
-use crate::state::Quota;
+use crate::state::{Quota, Quotas};
 
 /// Looks at what is left, or sets the most that the call can cost aside. `true`: money is held under the call's id, to be
 /// released if nothing is billed.
@@ -27,19 +27,37 @@ pub(crate) async fn cover(call: &Call) -> Result<bool, ApiError> {
     }
 }
 
+/// Asks for the lower bound of what is left, which is enough for all but those who are near the end of their money.
 async fn check(call: &Call, ceiling: Usd) -> Result<(), ApiError> {
-    let state = &call.state;
+    let (state, subject) = (&call.state, &call.subject);
     // Separate: another gateway of the same tenant may hold.
-    let read = || state.ledger.quota_path_with(&call.subject, &state.redis, InFlight::Separate, call.at);
-    let mut quota = state.quotas.get(&call.subject, read()).await;
-    if !is_of(&quota, call.at) {
-        quota = Arc::new(read().await);
+    let bound = || state.ledger.quota_lower_bound(subject, &state.redis, InFlight::Separate, call.at);
+    let bound = shared(call, &state.quota_bounds, bound).await;
+    let bound = read(call, &bound)?;
+    match bound.refusing(ceiling) {
+        None => return Ok(()),
+        Some(level) if bound.exact || level.blocked || level.reserved.is_zero() => {
+            return Err(ApiError::budget_exceeded(level, ceiling));
+        }
+        // What is kept for budgets beside the path may be less.
+        Some(_) => {}
     }
-    let path = quota.as_ref().as_ref().map_err(|error| ApiError::quota(&call.subject, error))?;
-    match path.refusing(ceiling) {
-        Some(level) => Err(ApiError::budget_exceeded(level, ceiling)),
+    let whole = || state.ledger.quota_path_with(subject, &state.redis, InFlight::Separate, call.at);
+    let whole = shared(call, &state.quotas, whole).await;
+    match read(call, &whole)?.refusing(ceiling) {
         None => Ok(()),
+        Some(level) => Err(ApiError::budget_exceeded(level, ceiling)),
     }
+}
+
+/// A read that began after the call came, of the periods that it came in: requests of about the same moment share one.
+async fn shared<R: Future<Output = Quota>>(call: &Call, reads: &Quotas, ask: impl Fn() -> R) -> Arc<Quota> {
+    let quota = reads.get(&call.subject, ask()).await;
+    if is_of(&quota, call.at) { quota } else { Arc::new(ask().await) }
+}
+
+fn read<'a>(call: &Call, quota: &'a Quota) -> Result<&'a QuotaPath, ApiError> {
+    quota.as_ref().map_err(|error| ApiError::quota(&call.subject, error))
 }
 
 /// Whether a read that requests of about the same moment share is of the periods that this moment is in.

@@ -43,6 +43,9 @@ pub struct Parts {
 /// What a key's path has left, or why that cannot be told.
 pub(crate) type Quota = Result<QuotaPath, QuotaError<LiveRedisError>>;
 
+/// Reads of what keys' paths have left.
+pub(crate) type Quotas = SharedReads<ScopeRef, Quota>;
+
 /// One for all requests.
 pub(crate) struct State {
     pub(crate) config: Config,
@@ -56,7 +59,8 @@ pub(crate) struct State {
     pub(crate) telemetry: Telemetry,
     pub(crate) affinities: Affinities,
     pub(crate) key_spends: KeySpends,
-    pub(crate) quotas: SharedReads<ScopeRef, Quota>,
+    pub(crate) quota_bounds: Quotas,
+    pub(crate) quotas: Quotas,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -83,7 +87,8 @@ impl State {
             ),
             affinities: Affinities::new(redis.clone(), config.routing.affinity()),
             key_spends: KeySpends::new(redis.clone(), ledger.clone()),
-            quotas: SharedReads::new(),
+            quota_bounds: Quotas::new(),
+            quotas: Quotas::new(),
             bills: Bills::new(redis.clone(), spool),
             shutdown: Shutdown::default(),
             config,

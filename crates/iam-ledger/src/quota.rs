@@ -20,13 +20,23 @@ pub const MAX_SIBLING_READS: usize = 64;
 /// How often a path is read again whose budgets changed while it was read.
 const ATTEMPTS: u32 = 3;
 
+/// What is read of the budgets beside a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// Settled, held and hot money.
+    Hot,
+    /// Settled and held money.
+    Settled,
+}
+
 /// What a subject may still spend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaPath {
     /// The levels, the subject's own first.
     pub levels: Vec<QuotaLevel>,
-    /// Whether every amount is exact. `false`: somewhere more than [`MAX_SIBLING_READS`] budgets beside the path reserve money,
-    /// and their hot money was not subtracted, so `reserved` may be too high by it and `remaining` too low.
+    /// Whether every amount is exact. `false`: somewhere more than [`MAX_SIBLING_READS`] budgets beside the path reserve money, or
+    /// their hot money was not asked for ([`Ledger::quota_lower_bound`]), and was not subtracted: `reserved` may be too high by it
+    /// and `remaining` too low.
     pub exact: bool,
 }
 
@@ -126,13 +136,41 @@ impl Ledger {
         rule: InFlight,
         now: DateTime<Utc>,
     ) -> Result<QuotaPath, QuotaError<P::Error>> {
+        self.read_quota(subject, hot, rule, Beside::Hot, now).await
+    }
+
+    /// [`Ledger::quota_path_with`] without the hot money of the budgets beside the path, which is a call to the queue less: they
+    /// reserve as if nothing of theirs were under way. So `remaining` is never more than the whole answer has, and a demand that
+    /// it lets pass, passes. Where it refuses and is not [`QuotaPath::exact`], only the whole answer knows.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn quota_lower_bound<P: PendingSpend>(
+        &self,
+        subject: &ScopeRef,
+        hot: &P,
+        rule: InFlight,
+        now: DateTime<Utc>,
+    ) -> Result<QuotaPath, QuotaError<P::Error>> {
+        self.read_quota(subject, hot, rule, Beside::Settled, now).await
+    }
+
+    async fn read_quota<P: PendingSpend>(
+        &self,
+        subject: &ScopeRef,
+        hot: &P,
+        rule: InFlight,
+        beside: Beside,
+        now: DateTime<Utc>,
+    ) -> Result<QuotaPath, QuotaError<P::Error>> {
         for _ in 0..ATTEMPTS {
             let Some(shape) = self.shape(subject, now).await? else {
                 return Err(QuotaError::UnknownSubject(subject.clone()));
             };
             let amounts = pending(hot, subject, &shape.queries()).await?;
             if let Some(rows) = self.rows(subject, &shape, now).await? {
-                return finish(subject, rows, amounts, hot, rule).await;
+                return finish(subject, rows, amounts, hot, (rule, beside)).await;
             }
             self.shapes.remove(subject);
         }
@@ -146,27 +184,30 @@ async fn finish<P: PendingSpend>(
     rows: Vec<LevelRow>,
     amounts: Vec<Usd>,
     hot: &P,
-    rule: InFlight,
+    (rule, beside): (InFlight, Beside),
 ) -> Result<QuotaPath, QuotaError<P::Error>> {
-    let is_listed = |row: &&LevelRow| row.level.budget.is_some() && row.siblings.len() <= MAX_SIBLING_READS;
-    let beside = rows.iter().filter(is_listed).flat_map(|row| &row.siblings);
+    let is_asked_for = |row: &&LevelRow| match beside {
+        Beside::Hot => row.level.budget.is_some() && row.siblings.len() <= MAX_SIBLING_READS,
+        Beside::Settled => false,
+    };
+    let beside = rows.iter().filter(is_asked_for).flat_map(|row| &row.siblings);
     // After their settled money: what a flusher carries over meanwhile is missed here, so that they reserve too much and not
     // too little.
     let beside: Vec<_> = beside.map(|sibling| query(&sibling.scope, None)).collect();
     let mut beside = pending(hot, subject, &beside).await?.into_iter();
     let (mut levels, mut amounts, mut exact) = (Vec::with_capacity(rows.len()), amounts.into_iter(), true);
     for row in rows {
-        let listed = is_listed(&&row);
+        let asked_for = is_asked_for(&&row);
         let LevelRow { mut level, siblings } = row;
         if let Some(budget) = level.budget {
             level.hot = amounts.next();
             level.used = used(rule, level.settled, level.hot.unwrap_or_default(), level.held);
-            if listed {
+            if asked_for {
                 let reserved = siblings.iter().zip(beside.by_ref());
                 let reserved = reserved
                     .map(|(sibling, hot)| unused(sibling.left, used(rule, Usd::ZERO, hot, sibling.held)));
                 level.reserved = reserved.fold(Usd::ZERO, add);
-            } else {
+            } else if !siblings.is_empty() {
                 exact = false;
             }
             level.remaining = Some(unused(budget, add(level.used, level.reserved)));

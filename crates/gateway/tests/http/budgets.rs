@@ -1,6 +1,8 @@
 //! Budgets: looked at, or held.
 
-use iam_ledger::HoldState;
+use chrono::Utc;
+use iam_ledger::{Budget, HoldState, NewIdentity};
+use spend_queue::{ScopeRef, SpendEvent, SpendQueue, Usd};
 
 use crate::world::{Wishes, World, chat, cost, refusal, stream};
 
@@ -24,6 +26,23 @@ async fn a_budget_that_is_used_up_is_named_and_not_to_be_retried() {
     small["max_tokens"] = 1.into();
     assert_eq!(world.chat(&small).await.status(), 200);
     assert_eq!(world.bills().await.len(), 2);
+}
+
+#[tokio::test]
+async fn what_a_budget_beside_the_path_has_under_way_is_not_kept_for_it_twice() {
+    let world = World::with(Wishes { budget: Some("1"), ..Wishes::default() }).await;
+    let amount = |text: &str| Some(text.parse::<Usd>().unwrap());
+    let beside = NewIdentity::key("beside", "").of_organization("acme");
+    let beside = beside.with_budget(Budget { amount: amount("1"), ..Budget::default() });
+    world.ledger.create_all(&[beside]).await.unwrap();
+    // All of the organization's money is kept for the other key.
+    let (status, code, _) = refusal(world.chat(&chat("tokens=3")).await).await;
+    assert_eq!((status, &*code), (429, "budget_exceeded"));
+    // Half of which it has in the queue, charged to it alone: so much is not kept any more.
+    let mut event = SpendEvent::new("hot", "gpt-small", vec![ScopeRef::new("key", "beside").unwrap()]);
+    event.cost = amount("0.5");
+    world.hot.enqueue(&event.encode(Utc::now()).unwrap()).await.unwrap();
+    assert_eq!(world.chat(&chat("tokens=3")).await.status(), 200);
 }
 
 #[tokio::test]

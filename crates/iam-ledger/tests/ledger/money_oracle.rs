@@ -182,6 +182,13 @@ async fn the_ledger_decides_random_trees_as_the_rule_written_out_and_as_the_refe
             let rule = if rng.random_bool(0.5) { InFlight::Covered } else { InFlight::Separate };
             let quota =
                 fixture.ledger.quota_path_with(&tree[leaf].scope, &hot, rule, commit_time()).await.unwrap();
+            let bound = fixture.ledger.quota_lower_bound(&tree[leaf].scope, &hot, rule, commit_time()).await;
+            for (bound, level) in bound.unwrap().levels.iter().zip(&quota.levels) {
+                assert!(
+                    bound.remaining <= level.remaining && bound.used == level.used,
+                    "{bound:?} {level:?}"
+                );
+            }
             let expected = oracle(&tree, leaf, rule);
             assert_eq!(quota.levels.len(), expected.len(), "{}", tree[leaf].scope);
             for (level, (node, expected)) in quota.levels.iter().zip(&expected) {

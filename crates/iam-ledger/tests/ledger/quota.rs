@@ -92,6 +92,35 @@ async fn every_level_counts_settled_hot_and_held_and_reserves_for_budgets_beside
 }
 
 #[tokio::test]
+async fn a_lower_bound_asks_for_nothing_beside_the_path_and_is_never_above_what_is_left() {
+    let fixture = Fixture::new().await;
+    company(&fixture).await;
+    let hot = Hot::of(vec![
+        event("r-1", &["organization/o", "team/red", "user/ada", "key/ada-key"], Some("3")),
+        event("r-2", &["organization/o", "key/bob-key"], Some("0.5")),
+    ]);
+    let (subject, now) = (scope("key/bob-key"), commit_time());
+    let whole = fixture.ledger.quota_path(&subject, &hot, now).await.unwrap();
+    assert_eq!(hot.asked().len(), 3);
+    let bound = fixture.ledger.quota_lower_bound(&subject, &hot, InFlight::Covered, now).await.unwrap();
+    assert_eq!(hot.asked(), ["pending_key bob-key", "pending_since o 2026-03-01T00:00:00+00:00"]);
+    assert_eq!((whole.exact, bound.exact), (true, false));
+    assert_eq!(amounts(&bound.levels[0]), amounts(&whole.levels[0]), "nothing is beside the key");
+    assert_eq!(
+        (amounts(&bound.levels[3]), amounts(&whole.levels[3])),
+        (
+            ["organization/o", "0", "3.5", "0", "40", "56.5"].map(str::to_owned),
+            ["organization/o", "0", "3.5", "0", "37", "59.5"].map(str::to_owned)
+        )
+    );
+    // Red's 40 are gone, so that nothing is kept for it: the bound is the answer.
+    fixture.commit(&entries(&[event("r-3", &["team/red"], Some("40"))])).await;
+    let bound = fixture.ledger.quota_lower_bound(&subject, &hot, InFlight::Covered, now).await.unwrap();
+    assert!(bound.exact);
+    assert_eq!(bound, fixture.ledger.quota_path(&subject, &hot, now).await.unwrap());
+}
+
+#[tokio::test]
 async fn the_exhausted_level_is_named_from_the_subject_up() {
     let fixture = Fixture::new().await;
     company(&fixture).await;
