@@ -17,14 +17,28 @@ pub(crate) async fn cover(call: &Call) -> Result<bool, ApiError> {
     if !call.identity.is_budgeted() {
         return Ok(false);
     }
-    // What costs more than can be counted costs more than any budget has.
-    let ceiling = call.ceiling().unwrap_or(Usd::from_picos(i64::MAX.into()));
+    let ceiling = ceiling(call);
     match call.state.config.budget.mode {
         BudgetMode::Check => check(call, ceiling).await.map(|()| false),
         // Nothing can be held for what is free; whether the budget is zero or blocked still counts.
         BudgetMode::Hold if ceiling.is_zero() => check(call, ceiling).await.map(|()| false),
         BudgetMode::Hold => hold(call, ceiling).await.map(|()| true),
     }
+}
+
+/// Whether what was last read of the key's path would let the call pass, however long ago that was. A guess: it decides which
+/// question is asked first, and no answer.
+pub(crate) fn is_likely(call: &Call) -> bool {
+    let passes =
+        |quota: Arc<Quota>| quota.as_ref().as_ref().is_ok_and(|path| path.refusing(ceiling(call)).is_none());
+    call.identity.is_budgeted()
+        && call.state.config.budget.mode == BudgetMode::Check
+        && call.state.quota_bounds.last(&call.subject).is_some_and(passes)
+}
+
+/// What costs more than can be counted costs more than any budget has.
+fn ceiling(call: &Call) -> Usd {
+    call.ceiling().unwrap_or(Usd::from_picos(i64::MAX.into()))
 }
 
 /// Asks for the lower bound of what is left, which is enough for all but those who are near the end of their money.

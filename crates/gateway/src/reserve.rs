@@ -16,8 +16,8 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Claims the id, covers the cost and counts the request, in this order; what was taken before one of them failed is
-    /// given back.
+    /// Claims the id, covers the cost and counts the request, in this order or the last two at once; what was taken before one
+    /// of them failed is given back.
     pub(crate) async fn take(call: &Call, told: &mut HeaderMap) -> Result<Self, ApiError> {
         let mut reserved = Self::default();
         match reserved.fill(call, told).await {
@@ -31,6 +31,16 @@ impl Reserved {
 
     async fn fill(&mut self, call: &Call, told: &mut HeaderMap) -> Result<(), ApiError> {
         self.claimed = idempotency::claim(call).await?;
+        if budget::is_likely(call) {
+            // Both at once, which is a round trip less. Only then: a key without money must not use up, for a moment each time, what
+            // others may do in this minute.
+            let mut limits = HeaderMap::new();
+            let (covered, admitted) = tokio::join!(budget::cover(call), admit::admit(call, &mut limits));
+            let admitted = admitted.map(|ticket| self.ticket = ticket);
+            self.held = covered?;
+            told.extend(limits);
+            return admitted;
+        }
         self.held = budget::cover(call).await?;
         self.ticket = admit::admit(call, told).await?;
         Ok(())

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Mutex as Turn;
 use tokio::time::Instant;
@@ -14,11 +14,17 @@ use tokio::time::Instant;
 /// The most things that are remembered; then all are forgotten, which costs a read that could have been shared.
 const MAX_THINGS: usize = 10_000;
 
-/// The last read of each thing, and when it began. Whoever has a thing's turn reads it.
+/// What many ask for, by what it is of.
 #[derive(Debug)]
-pub(crate) struct SharedReads<K, T>(Mutex<HashMap<K, Thing<T>>>);
+pub(crate) struct SharedReads<K, T>(Mutex<HashMap<K, Arc<Thing<T>>>>);
 
-type Thing<T> = Arc<Turn<Option<(Instant, Arc<T>)>>>;
+#[derive(Debug)]
+struct Thing<T> {
+    /// Whoever has it reads.
+    turn: Turn<()>,
+    /// The last read, and when it began.
+    last: Mutex<Option<(Instant, Arc<T>)>>,
+}
 
 impl<K: Eq + Hash + Clone, T> SharedReads<K, T> {
     pub(crate) fn new() -> Self {
@@ -29,18 +35,23 @@ impl<K: Eq + Hash + Clone, T> SharedReads<K, T> {
     pub(crate) async fn get(&self, key: &K, read: impl Future<Output = T>) -> Arc<T> {
         let asked = Instant::now();
         let thing = self.thing(key);
-        let mut last = thing.lock().await;
+        let _turn = thing.turn.lock().await;
         // Not at the same instant: clocks have steps.
-        if let Some((_, value)) = last.as_ref().filter(|(began, _)| *began > asked) {
+        if let Some((_, value)) = thing.last().as_ref().filter(|(began, _)| *began > asked) {
             return Arc::clone(value);
         }
         let began = Instant::now();
         let value = Arc::new(read.await);
-        *last = Some((began, Arc::clone(&value)));
+        *thing.last() = Some((began, Arc::clone(&value)));
         value
     }
 
-    fn thing(&self, key: &K) -> Thing<T> {
+    /// What the last read gave, however old it is.
+    pub(crate) fn last(&self, key: &K) -> Option<Arc<T>> {
+        self.thing(key).last().as_ref().map(|(_, value)| Arc::clone(value))
+    }
+
+    fn thing(&self, key: &K) -> Arc<Thing<T>> {
         let mut things = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thing) = things.get(key) {
             return Arc::clone(thing);
@@ -48,7 +59,14 @@ impl<K: Eq + Hash + Clone, T> SharedReads<K, T> {
         if things.len() >= MAX_THINGS {
             things.clear();
         }
-        Arc::clone(things.entry(key.clone()).or_default())
+        let thing = Thing { turn: Turn::new(()), last: Mutex::new(None) };
+        Arc::clone(things.entry(key.clone()).or_insert_with(|| Arc::new(thing)))
+    }
+}
+
+impl<T> Thing<T> {
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, Arc<T>)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,7 +116,9 @@ mod tests {
         assert!(others.await.iter().all(|nth| **nth == 1));
         // Nobody is given what was read before it asked.
         slow.may_end.add_permits(1);
-        assert_eq!(*shared.get(&"key", slow.read()).await, 2);
+        let third = shared.get(&"key", slow.read());
+        assert_eq!(shared.last(&"key").as_deref(), Some(&1));
+        assert_eq!((*third.await, shared.last(&"other")), (2, None));
     }
 
     #[tokio::test]

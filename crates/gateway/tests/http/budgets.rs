@@ -2,14 +2,17 @@
 
 use chrono::Utc;
 use iam_ledger::{Budget, HoldState, NewIdentity};
+use rate_plan::Limits;
 use spend_queue::{ScopeRef, SpendEvent, SpendQueue, Usd};
 
-use crate::world::{Wishes, World, chat, cost, refusal, stream};
+use crate::world::{Wishes, World, chat, cost, number, refusal, stream};
 
 #[tokio::test]
 async fn a_budget_that_is_used_up_is_named_and_not_to_be_retried() {
     // Room for one answer of at most 64 tokens, and not for two.
-    let mut world = World::with(Wishes { budget: Some("0.00006"), ..Wishes::default() }).await;
+    let wishes =
+        Wishes { budget: Some("0.00006"), key: Limits { rpm: Some(10), tpm: None }, ..Wishes::default() };
+    let mut world = World::with(wishes).await;
     let first = world.chat(&chat("tokens=60")).await;
     assert_eq!(first.status(), 200);
     assert!(first.headers().contains_key("x-litellm-key-spend"));
@@ -24,7 +27,10 @@ async fn a_budget_that_is_used_up_is_named_and_not_to_be_retried() {
     // A smaller request still fits.
     let mut small = chat("tokens=1");
     small["max_tokens"] = 1.into();
-    assert_eq!(world.chat(&small).await.status(), 200);
+    let third = world.chat(&small).await;
+    assert_eq!(third.status(), 200);
+    // The second was counted while its budget was looked at, and given back.
+    assert_eq!(number(&third, "x-ratelimit-remaining-requests"), 8);
     assert_eq!(world.bills().await.len(), 2);
 }
 
