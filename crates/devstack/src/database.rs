@@ -1,6 +1,9 @@
 //! Databases of one's own on a server that others use too.
 
 use std::fmt;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use url::Url;
 
@@ -11,9 +14,15 @@ use crate::unique::unique_suffix;
 /// Set to any value, this variable keeps databases and shared servers for inspection after the tests.
 pub(crate) const KEEP: &str = "TOLLGATE_KEEP";
 
+/// How long a thread waits for its database to be gone. The server waits for every session that is just authenticating, whatever
+/// its database (a "process signal barrier", PostgreSQL 15 and later). Such a session may belong to a task of the very runtime
+/// whose thread waits here; neither would go on before `authentication_timeout`, a minute.
+const DROP_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A fresh, empty UTF-8 database with a name of its own.
 ///
-/// It is removed when dropped, sessions that are still open included. It is kept, and its name printed, when the
+/// It is removed when dropped, sessions that are still open included, at the latest when all sessions that are just authenticating
+/// have ended or begun. It is kept, and its name printed, when the
 /// thread panics (so that a failed test can be looked into on a server that outlives it) or `TOLLGATE_KEEP` is set.
 pub struct Database {
     admin_url: String,
@@ -80,17 +89,22 @@ impl Drop for Database {
             return;
         }
         let kept = std::env::var_os(KEEP).is_some();
-        if kept || std::thread::panicking() {
+        if kept || thread::panicking() {
             let hint = if kept { "" } else { "; if its server ends with this process, set TOLLGATE_KEEP=1" };
             eprintln!("devstack: database {} is kept{hint}", self.name);
             return;
         }
-        // A server that was stopped or dropped before takes the database with it.
-        let _ = sql::execute(
-            &self.admin_url,
-            &format!("drop database {}", self.name),
-            &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name),
-        );
+        let (admin_url, name) = (self.admin_url.clone(), self.name.clone());
+        let (tell, told) = mpsc::channel();
+        let go = move || {
+            let doing = format!("drop database {name}");
+            // A server that was stopped or dropped before takes the database with it.
+            let _ = sql::execute(&admin_url, &doing, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+            let _ = tell.send(());
+        };
+        if thread::Builder::new().spawn(go).is_ok() {
+            let _ = told.recv_timeout(DROP_PATIENCE);
+        }
     }
 }
 

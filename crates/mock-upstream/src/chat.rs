@@ -93,6 +93,7 @@ pub(crate) async fn completions(
             finish_reason: plan.finish_reason,
             usage: includes_usage.then_some(plan.usage),
             interval: behaviour.interval.unwrap_or(app.token_interval()),
+            due: None,
             half: behaviour.failure == Some(Failure::Half),
         };
         return respond_stream(streamed, behaviour.failure).await;

@@ -38,7 +38,7 @@ pub struct MockOptions {
     pub listen: SocketAddr,
     /// From a request to the beginning of its answer.
     pub latency: Duration,
-    /// Before each token of a stream. A whole answer comes at once.
+    /// From token to token of a stream. A whole answer comes at once.
     pub token_interval: Duration,
     /// The file that the journal is appended to.
     pub journal: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
+use tokio::time::Instant;
 
 use crate::answer::{Usage, broken, json};
 use crate::journal::Record;
@@ -23,8 +24,10 @@ pub(crate) struct Streamed {
     pub(crate) finish_reason: &'static str,
     /// What the last event says, if it is wanted.
     pub(crate) usage: Option<Usage>,
-    /// Before each token.
+    /// From token to token, whatever the connection does meanwhile.
     pub(crate) interval: Duration,
+    /// When the last token was due.
+    pub(crate) due: Option<Instant>,
     /// Whether the connection breaks half-way.
     pub(crate) half: bool,
 }
@@ -106,12 +109,16 @@ impl Streamed {
         Some(Ok(out.into()))
     }
 
-    /// Lets the connection send what it has, and notice that its client left.
-    async fn pause(&self) {
-        if self.interval.is_zero() {
+    /// Lets the connection send what it has, and notice that its client left. Whoever measures what stands between a client and this
+    /// upstream measures nothing of this machine's timers: one that fires late makes no later token later.
+    async fn pause(&mut self) {
+        let now = Instant::now();
+        let due = self.due.unwrap_or(now) + self.interval;
+        self.due = Some(due);
+        if due <= now {
             tokio::task::yield_now().await;
         } else {
-            tokio::time::sleep(self.interval).await;
+            tokio::time::sleep_until(due).await;
         }
     }
 }
