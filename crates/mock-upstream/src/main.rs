@@ -21,7 +21,7 @@ struct Cli {
     /// Milliseconds from a request to the beginning of its answer
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     latency_ms: u64,
-    /// Milliseconds before each token of a stream
+    /// Milliseconds from token to token of a stream
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     token_interval_ms: u64,
     /// Append the journal to this file

@@ -25,7 +25,7 @@ pub(crate) enum Shape {
 /// How fast the upstream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Upstream {
-    /// As the mock is by itself: 20 ms before an answer, 2 ms before each token of a stream.
+    /// As the mock is by itself: 20 ms before an answer, 2 ms from token to token of a stream.
     Usual,
     /// As fast as it can.
     Immediate,
