@@ -29,12 +29,12 @@ use crate::spans::{self, Outcome};
 /// them, and each step may be an occasion. An operator can do it with more (`usage-flusher repair`).
 const MEND_BELOW: u64 = 10_000;
 
-/// How many batches one peek asks for. Only the acknowledgement of the last one is waited for alone. Five of the largest that the
-/// binary uses by default are the most entries of one peek.
-const WINDOW_BATCHES: u32 = 5;
+/// How many batches one peek asks for. The first of all but the first window is the last batch of the window before it, so of more
+/// batches fewer are read twice; and memory holds a window and a batch.
+const WINDOW_BATCHES: u32 = 4;
 
 /// How many windows a step goes on to at most: whoever made it learns of it after so many, and paces the next one.
-const WINDOWS: u32 = 4;
+const WINDOWS: u32 = 6;
 
 /// Carries one window at a time from a queue into a ledger.
 ///
@@ -82,7 +82,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         &self.queue
     }
 
-    /// Carries batches of at most `size` entries of a shard: at most five, and up to twelve more if they stand behind
+    /// Carries batches of at most `size` entries of a shard: at most four, and up to fifteen more if they stand behind
     /// these by then.
     ///
     /// `goes_on` is asked between two batches. When it says no, what is committed is acknowledged, and the step ends.

@@ -192,10 +192,10 @@ fn backlog(queue: ModelQueue, ledger: &ModelLedger, entries: u32) -> Flusher<Mod
 }
 
 #[tokio::test]
-async fn a_step_takes_at_most_four_windows_of_five_batches_of_which_each_begins_with_the_last_batch() {
-    let flusher = backlog(ModelQueue::default(), &ModelLedger::default(), 40);
-    assert_eq!(step(&flusher).await.flushed, Flushed { entries: 34, left: 6 });
-    assert_eq!(flusher.queue().peeks.load(Ordering::Relaxed), 4);
+async fn a_step_takes_at_most_six_windows_of_four_batches_of_which_each_begins_with_the_last_batch() {
+    let flusher = backlog(ModelQueue::default(), &ModelLedger::default(), 44);
+    assert_eq!(step(&flusher).await.flushed, Flushed { entries: 38, left: 6 });
+    assert_eq!(flusher.queue().peeks.load(Ordering::Relaxed), 6);
 }
 
 /// One step of which a commit waits for another call to the queue: one after the other, each would wait for ever.
@@ -220,24 +220,24 @@ async fn a_batch_is_acknowledged_while_the_next_is_committed() {
 async fn what_stands_behind_a_window_is_peeked_while_its_last_batch_is_committed() {
     let meets = Arc::new(Barrier::new(2));
     let queue = ModelQueue { peek_meets: Some(Arc::clone(&meets)), ..ModelQueue::default() };
-    step_with_a_meeting(queue, 8, meets, 12).await;
+    step_with_a_meeting(queue, 6, meets, 12).await;
 }
 
 #[tokio::test]
 async fn nothing_is_taken_from_behind_a_batch_that_is_no_longer_the_head() {
     let ledger = ModelLedger::default();
-    let flusher = backlog(ModelQueue::default(), &ledger, 14);
+    let flusher = backlog(ModelQueue::default(), &ledger, 12);
     let (asked, queue) = (AtomicUsize::new(0), &flusher.queue().queue);
-    // The fifth time it is asked whether to look behind the fifth batch: its last entry is another by now.
+    // The fourth time it is asked whether to look behind the fourth batch: its last entry is another by now.
     let replaced = || {
-        if asked.fetch_add(1, Ordering::Relaxed) == 4 {
+        if asked.fetch_add(1, Ordering::Relaxed) == 3 {
             queue.tamper(shard(), |list| list[3] = b"garbage".to_vec());
         }
         true
     };
     let step = flusher.step(shard(), limit(2), now(), replaced).await;
     step.outcome.unwrap();
-    assert_eq!((step.flushed, ledger.count()), (Flushed { entries: 8, left: 6 }, 10));
+    assert_eq!((step.flushed, ledger.count()), (Flushed { entries: 6, left: 6 }, 8));
     assert_eq!(flusher.queue().peeks.load(Ordering::Relaxed), 2);
 }
 
