@@ -76,6 +76,14 @@ pub enum QuotaError<E: QueueError> {
         /// What the queue said.
         error: E,
     },
+    /// The queue answered another number of amounts than it was asked for, which breaks its contract. A retry cannot help.
+    #[error("the queue was asked for {asked} amounts and answered {answered}")]
+    Incomplete {
+        /// How many were asked for.
+        asked: usize,
+        /// How many came.
+        answered: usize,
+    },
     /// Budgets of the path changed again and again while they were read. Ask again.
     #[error("the budgets of {0} changed while they were read")]
     Changing(ScopeRef),
@@ -89,7 +97,7 @@ impl<E: QueueError> QuotaError<E> {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::UnknownSubject(_) => false,
+            Self::UnknownSubject(_) | Self::Incomplete { .. } => false,
             Self::Hot { error, .. } => error.is_transient(),
             Self::Changing(_) => true,
             Self::Ledger(error) => error.is_transient(),
@@ -226,5 +234,10 @@ async fn pending<P: PendingSpend>(
     if queries.is_empty() {
         return Ok(Vec::new());
     }
-    hot.pending_all(queries).await.map_err(|error| QuotaError::Hot { subject: subject.clone(), error })
+    let amounts = hot.pending_all(queries).await;
+    let amounts = amounts.map_err(|error| QuotaError::Hot { subject: subject.clone(), error })?;
+    if amounts.len() != queries.len() {
+        return Err(QuotaError::Incomplete { asked: queries.len(), answered: amounts.len() });
+    }
+    Ok(amounts)
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chrono::{DateTime, Utc};
 use iam_ledger::{LedgerOptions, QuotaError, QuotaPath};
-use spend_queue::{PendingSpend, ScopeRef, Usd};
+use spend_queue::{PendingQuery, PendingSpend, ScopeRef, Usd};
 use sqlx::PgPool;
 
 use crate::hot::{Hot, Silent};
@@ -93,10 +93,11 @@ async fn a_remembered_path_reads_none_of_the_tables_of_identities() {
     lock.rollback().await.unwrap();
 }
 
-/// A queue that raises a budget in the middle of the first reads of hot money.
+/// An empty queue that raises a budget in the middle of the first reads of hot money, and may keep the last amount to itself.
 struct Meddling {
     sql: PgPool,
     times: AtomicU32,
+    withholds: bool,
 }
 
 impl PendingSpend for Meddling {
@@ -118,6 +119,15 @@ impl PendingSpend for Meddling {
         }
         Ok(Usd::ZERO)
     }
+
+    async fn pending_all(&self, queries: &[PendingQuery]) -> Result<Vec<Usd>, Silent> {
+        for query in queries {
+            if let PendingQuery::Key(id) = query {
+                self.pending_key(id).await?;
+            }
+        }
+        Ok(vec![Usd::ZERO; queries.len() - usize::from(self.withholds)])
+    }
 }
 
 #[tokio::test]
@@ -125,7 +135,7 @@ async fn a_budget_that_changes_while_it_is_read_is_read_again_and_not_for_ever()
     let fixture = Fixture::new().await;
     company(&fixture).await;
     let read = async |times| {
-        let hot = Meddling { sql: fixture.sql.clone(), times: AtomicU32::new(times) };
+        let hot = Meddling { sql: fixture.sql.clone(), times: AtomicU32::new(times), withholds: false };
         fixture.ledger.quota_path(&scope("key/bob-key"), &hot, commit_time()).await
     };
     for (times, budget) in [(0, "5"), (1, "6"), (2, "8")] {
@@ -134,4 +144,14 @@ async fn a_budget_that_changes_while_it_is_read_is_read_again_and_not_for_ever()
     let error = read(u32::MAX).await.unwrap_err();
     assert!(matches!(&error, QuotaError::Changing(subject) if *subject == scope("key/bob-key")), "{error}");
     assert!(error.is_transient());
+}
+
+#[tokio::test]
+async fn an_amount_that_is_missing_is_an_error_and_not_zero() {
+    let fixture = Fixture::new().await;
+    company(&fixture).await;
+    let hot = Meddling { sql: fixture.sql.clone(), times: AtomicU32::new(0), withholds: true };
+    let error = fixture.ledger.quota_path(&scope("key/bob-key"), &hot, commit_time()).await.unwrap_err();
+    assert!(matches!(error, QuotaError::Incomplete { asked: 2, answered: 1 }), "{error}");
+    assert!(!error.is_transient());
 }
