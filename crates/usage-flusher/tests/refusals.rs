@@ -88,10 +88,8 @@ fn a_url_comes_from_exactly_one_place_and_a_file_that_holds_none_is_named_withou
     let both = [("TOLLGATE_DATABASE_URL", url), ("TOLLGATE_DATABASE_URL_FILE", &*sound)];
     assert!(refused(&["migrate"], &both).contains("both given; exactly one"));
     assert!(refused(&["migrate"], &[("TOLLGATE_DATABASE_URL_FILE", &two)]).contains("it has 2 lines"));
-    assert!(
-        refused(&["doctor", "--redis-url-file=/nowhere"], &[])
-            .contains("--redis-url-file /nowhere: No such file")
-    );
+    let nowhere = refused(&["run", "--redis-url-file=/nowhere"], &[("TOLLGATE_DATABASE_URL", url)]);
+    assert!(nowhere.contains("--redis-url-file /nowhere: No such file"), "{nowhere}");
     // It is read: the server is what is missing.
     let text = refused(&["migrate"], &[("TOLLGATE_DATABASE_URL_FILE", &sound)]);
     assert!(text.contains("cannot connect to PostgreSQL at 127.0.0.1:1/d"), "{text}");
