@@ -60,17 +60,20 @@ impl Process {
         times(&stat(Path::new(&format!("/proc/{}", self.0)))?, OWN_TIMES)
     }
 
-    /// The same of one of its threads, by name; of several of one name, of all together.
+    /// The same of one of its threads, by name; of several of one name, of all together. Threads that have ended are none of them.
     ///
     /// # Errors
     ///
-    /// When the process or a thread of it is gone.
+    /// When the process is gone.
     pub fn cpu_of_threads(self, name: &str) -> Result<Duration> {
         let mut sum = Duration::ZERO;
         for thread in fs::read_dir(format!("/proc/{}/task", self.0))? {
-            let folder = thread?.path();
-            if fs::read_to_string(folder.join("comm"))?.trim_end() == name {
-                sum += times(&stat(&folder)?, OWN_TIMES)?;
+            // What has ended meanwhile has no such files.
+            let Ok(folder) = thread.map(|thread| thread.path()) else { continue };
+            let Ok(comm) = fs::read_to_string(folder.join("comm")) else { continue };
+            let Ok(stat) = stat(&folder) else { continue };
+            if comm.trim_end() == name {
+                sum += times(&stat, OWN_TIMES)?;
             }
         }
         Ok(sum)
@@ -113,6 +116,9 @@ fn times(stat: &str, count: usize) -> Result<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -129,5 +135,22 @@ mod tests {
         assert!(this.rss().unwrap() > 0.1 && this.peak_rss().unwrap() > 0.1);
         assert!(this.cpu_with_children().unwrap() >= this.cpu().unwrap());
         assert_eq!(this.cpu_of_threads("no such thread").unwrap(), Duration::ZERO);
+    }
+
+    #[test]
+    fn threads_and_processes_that_end_meanwhile_are_no_errors() {
+        let this = Process::new(std::process::id());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    thread::spawn(|| ()).join().unwrap();
+                }
+            });
+            let reads: Vec<_> =
+                (0..500).map(|_| this.cpu_of_threads("x").and(this.cpu_with_children())).collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(reads.iter().all(Result::is_ok), "{reads:?}");
+        });
     }
 }
