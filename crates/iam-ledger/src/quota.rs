@@ -212,8 +212,7 @@ async fn finish<P: PendingSpend>(
             level.used = used(rule, level.settled, level.hot.unwrap_or_default(), level.held);
             if asked_for {
                 let reserved = siblings.iter().zip(beside.by_ref());
-                let reserved = reserved
-                    .map(|(sibling, hot)| unused(sibling.left, used(rule, Usd::ZERO, hot, sibling.held)));
+                let reserved = reserved.map(|(sibling, hot)| sibling.reserved(rule, hot));
                 level.reserved = reserved.fold(Usd::ZERO, add);
             } else if !siblings.is_empty() {
                 exact = false;

@@ -132,13 +132,12 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
                 tokio::join!(self.commit(&batch, now).instrument(batch.span.clone()), async {
                     let taken = self.acknowledge(before.as_ref(), flushed).await?;
                     let there_is_more = taken && flushed.left > batch.len();
-                    Ok((
-                        taken,
-                        match looks_behind && there_is_more {
-                            true => self.peek_behind(&batch, size).await,
-                            false => None,
-                        },
-                    ))
+                    let behind = if looks_behind && there_is_more {
+                        self.peek_behind(&batch, size).await
+                    } else {
+                        None
+                    };
+                    Ok((taken, behind))
                 });
             if committed.is_ok() && !matches!(taken, Ok((true, _))) {
                 spans::conclude(&batch.span, Outcome::Committed);

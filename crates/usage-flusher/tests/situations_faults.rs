@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use bench_frame::process::Process;
 use devstack::{Durability, PostgresServer};
 use live_redis::{LiveRedis, Options};
 use spend_queue::{BatchLimit, MAX_PEEK_BYTES, PendingSpend, ScopeRef, SpendEvent, SpendQueue, Usd};
@@ -64,17 +65,10 @@ async fn a_flusher_killed_while_its_commits_fail_leaves_every_entry_at_the_head(
     assert_eq!(stack.hot.pending(&team()).await, Ok(Usd::ZERO));
 }
 
-/// The memory that a process has of its own, in KiB.
-fn resident_kib(child: &Child) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 #[tokio::test]
 async fn a_flusher_does_not_grow_while_the_database_is_away() {
     /// One peek at its largest is 8 MiB raw, and a batch of it is held twice while it is committed.
-    const MOST_KIB: u64 = 48 * 1024;
+    const MOST_MIB: f64 = 48.0;
     let mut postgres = PostgresServer::builder().durability(Durability::Fast).start().unwrap();
     let database = postgres.database("away").unwrap();
     let url = database.url().to_owned();
@@ -92,7 +86,7 @@ async fn a_flusher_does_not_grow_while_the_database_is_away() {
     // A full pipe must not be what holds it.
     let mut log = flusher.stderr.take().unwrap();
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    let small = resident_kib(&flusher);
+    let small = Process::new(flusher.id()).rss().unwrap();
     postgres.stop_immediate().unwrap();
     let options = Options::default().with_prefix(redis.prefix().parse().unwrap());
     let hot = LiveRedis::open_with(redis.url(), options).await.unwrap();
@@ -103,26 +97,19 @@ async fn a_flusher_does_not_grow_while_the_database_is_away() {
         }
     }
     assert_eq!(hot.depth(shard()).await, Ok(30_000));
-    let large = resident_kib(&flusher);
-    println!("{small} KiB before, {large} KiB with 30,000 events waiting");
-    assert!(large < small + MOST_KIB, "{small} to {large} KiB");
+    let large = Process::new(flusher.id()).rss().unwrap();
+    println!("{small:.1} MiB before, {large:.1} MiB with 30,000 events waiting");
+    assert!(large < small + MOST_MIB, "{small} to {large} MiB");
     postgres.start_again().unwrap();
     drained(&hot).await;
     terminate(&flusher);
     assert!(flusher.wait().unwrap().success());
 }
 
-/// The most memory that a process ever had of its own, in KiB.
-fn peak_kib(child: &Child) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 #[tokio::test]
 async fn a_flusher_that_peeks_as_much_as_one_peek_returns_stays_small() {
     /// Four shards in flight are to fit into the 512 MiB that the units in `deploy/` allow.
-    const MOST_KIB: u64 = 128 * 1024;
+    const MOST_MIB: f64 = 128.0;
     let stack = Stack::start().await;
     // Most memory an entry: many short texts. Each of them is 16 scopes of its own.
     let events: Vec<_> = (0..10_000)
@@ -145,9 +132,9 @@ async fn a_flusher_that_peeks_as_much_as_one_peek_returns_stays_small() {
     let mut log = flusher.stderr.take().unwrap();
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     drained(&stack.hot).await;
-    let peak = peak_kib(&flusher);
-    println!("{peak} KiB at most, with a window of {} entries in {bytes} bytes", window.len());
-    assert!(peak < MOST_KIB, "{peak} KiB");
+    let peak = Process::new(flusher.id()).peak_rss().unwrap();
+    println!("{peak:.1} MiB at most, with a window of {} entries in {bytes} bytes", window.len());
+    assert!(peak < MOST_MIB, "{peak} MiB");
     terminate(&flusher);
     assert!(flusher.wait().unwrap().success());
 }

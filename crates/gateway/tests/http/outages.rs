@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use devstack::RedisServer;
+use mock_upstream::Moment;
 use rate_plan::Limits;
 
 use crate::world::{Wishes, World, chat, refusal, stream};
@@ -56,7 +57,10 @@ async fn an_answer_whose_bill_nobody_takes_is_not_given_to_its_end() {
     let mut response = world.chat(&stream("interval_ms=20,tokens=10")).await;
     response.chunk().await.unwrap();
     let whole = tokio::spawn(world.post("chat/completions", &chat("latency_ms=300,tokens=3")).send());
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Both are at the upstream by now, so both were admitted.
+    while world.mocks[0].journal().iter().filter(|line| line.event == Moment::Begin).count() < 2 {
+        tokio::task::yield_now().await;
+    }
     drop(redis);
     let mut text = String::new();
     while let Some(chunk) = response.chunk().await.unwrap() {

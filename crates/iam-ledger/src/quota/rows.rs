@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use spend_queue::{ScopeRef, Usd};
 
-use super::shape::Shape;
+use super::shape::{Placed, Shape};
 use crate::budget::{add, unused, used};
 use crate::money::from_numeric;
 use crate::{InFlight, Ledger, LedgerError, QuotaLevel};
@@ -19,8 +19,15 @@ pub(super) struct LevelRow {
 pub(super) struct Sibling {
     pub(super) scope: ScopeRef,
     /// Budget less settled.
-    pub(super) left: Usd,
-    pub(super) held: Usd,
+    left: Usd,
+    held: Usd,
+}
+
+impl Sibling {
+    /// What it keeps from others, with so much hot money of its own.
+    pub(super) fn reserved(&self, rule: InFlight, hot: Usd) -> Usd {
+        unused(self.left, used(rule, Usd::ZERO, hot, self.held))
+    }
 }
 
 /// A row of `budget_levels` without the siblings: what `quota_levels.sql` and `place_hold.sql` share.
@@ -40,23 +47,40 @@ impl StoredLevel {
     /// The level without hot money.
     pub(crate) fn read(self) -> Result<QuotaLevel, LedgerError> {
         let budget = self.budget_usd.map(|budget| from_numeric("budget_usd", &budget)).transpose()?;
-        let settled = from_numeric("settled_usd", &self.settled_usd)?;
-        let held = from_numeric("held_usd", &self.held_usd)?;
-        let reserved = from_numeric("reserved_usd", &self.reserved_usd)?;
+        let placed =
+            Placed { scope: scope(self.kind, self.id)?, start: self.period_start, end: self.period_end };
+        let amounts = Amounts {
+            settled: from_numeric("settled_usd", &self.settled_usd)?,
+            held: from_numeric("held_usd", &self.held_usd)?,
+        };
+        Ok(amounts.level(&placed, self.blocked, budget, from_numeric("reserved_usd", &self.reserved_usd)?))
+    }
+}
+
+/// What a scope has settled in its period, and holds.
+struct Amounts {
+    settled: Usd,
+    held: Usd,
+}
+
+impl Amounts {
+    /// Those of a level of a path, hot money left out.
+    fn level(&self, placed: &Placed, blocked: bool, budget: Option<Usd>, reserved: Usd) -> QuotaLevel {
+        let Self { settled, held } = *self;
         let used = used(InFlight::Covered, settled, Usd::ZERO, held);
-        Ok(QuotaLevel {
-            scope: scope(self.kind, self.id)?,
-            blocked: self.blocked,
+        QuotaLevel {
+            scope: placed.scope.clone(),
+            blocked,
             budget,
-            period_start: self.period_start,
-            period_end: self.period_end,
+            period_start: placed.start,
+            period_end: placed.end,
             settled,
             hot: None,
             held,
             used,
             reserved,
             remaining: budget.map(|budget| unused(budget, add(used, reserved))),
-        })
+        }
     }
 }
 
@@ -105,38 +129,25 @@ impl Ledger {
             return Ok(None);
         }
         let amounts = stored.iter().map(|row| {
-            Ok((from_numeric("settled_usd", &row.settled_usd)?, from_numeric("held_usd", &row.held_usd)?))
+            Ok(Amounts {
+                settled: from_numeric("settled_usd", &row.settled_usd)?,
+                held: from_numeric("held_usd", &row.held_usd)?,
+            })
         });
         let amounts = amounts.collect::<Result<Vec<_>, LedgerError>>()?;
         let (of_levels, of_siblings) = amounts.split_at(shape.levels.len().min(amounts.len()));
         let mut of_siblings = of_siblings.iter();
-        let rows = shape.levels.iter().zip(of_levels).map(|(level, &(settled, held))| {
+        let rows = shape.levels.iter().zip(of_levels).map(|(level, amounts)| {
             let siblings =
-                level.siblings.iter().zip(of_siblings.by_ref()).map(|(sibling, &(settled, held))| Sibling {
+                level.siblings.iter().zip(of_siblings.by_ref()).map(|(sibling, amounts)| Sibling {
                     scope: sibling.placed.scope.clone(),
-                    left: unused(sibling.budget, settled),
-                    held,
+                    left: unused(sibling.budget, amounts.settled),
+                    held: amounts.held,
                 });
             let siblings: Vec<_> = siblings.filter(|sibling| sibling.left > sibling.held).collect();
-            let reserved =
-                siblings.iter().map(|sibling| unused(sibling.left, sibling.held)).fold(Usd::ZERO, add);
-            let used = used(InFlight::Covered, settled, Usd::ZERO, held);
-            LevelRow {
-                level: QuotaLevel {
-                    scope: level.placed.scope.clone(),
-                    blocked: level.blocked,
-                    budget: level.budget,
-                    period_start: level.placed.start,
-                    period_end: level.placed.end,
-                    settled,
-                    hot: None,
-                    held,
-                    used,
-                    reserved,
-                    remaining: level.budget.map(|budget| unused(budget, add(used, reserved))),
-                },
-                siblings,
-            }
+            let reserved = siblings.iter().map(|sibling| sibling.reserved(InFlight::Covered, Usd::ZERO));
+            let reserved = reserved.fold(Usd::ZERO, add);
+            LevelRow { level: amounts.level(&level.placed, level.blocked, level.budget, reserved), siblings }
         });
         Ok(Some(rows.collect()))
     }
