@@ -18,7 +18,7 @@ def test_a_plain_answer_says_its_id_its_usage_and_where_the_client_stands(stack:
     assert answer.choices[0].finish_reason in ("stop", "length")
     assert len(answer.choices[0].message.content.split()) == 7
     assert answer.usage.completion_tokens == 7
-    assert headers["x-tollgate-deployment"] == "small-a"
+    assert headers["x-tallyweir-deployment"] == "small-a"
     assert headers["x-ratelimit-limit-requests"] == "100"
     assert headers["x-ratelimit-remaining-requests"] == "99"
     assert int(headers["x-ratelimit-remaining-tokens"]) < 100_000

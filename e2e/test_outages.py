@@ -20,7 +20,7 @@ def test_without_redis_nothing_is_admitted_and_what_was_under_way_is_billed_late
     tenant = stack.tenant()
     caller = stack.caller(tenant.key())
     known = len(stack.mocks[0].lines())
-    spooled = stack.gateways[0].metric("tollgate_spool_spooled_total")
+    spooled = stack.gateways[0].metric("tallyweir_spool_spooled_total")
     with ThreadPoolExecutor(max_workers=2) as pool:
         plain = pool.submit(caller.chat, "A slow one", "slow", "latency_ms=1500", 5)
         streamed = pool.submit(caller.stream, "A long one", "slow", "interval_ms=60", 25)
@@ -32,7 +32,7 @@ def test_without_redis_nothing_is_admitted_and_what_was_under_way_is_billed_late
             # Both get their answers: the bills wait in the spool, fsynced.
             assert plain.result(20).usage.completion_tokens == 5
             assert len(streamed.result(20).texts) == 25
-            assert stack.gateways[0].metric("tollgate_spool_spooled_total") == spooled + 2
+            assert stack.gateways[0].metric("tallyweir_spool_spooled_total") == spooled + 2
     stack.wait_ready()
     caller.chat(tokens=1)
 

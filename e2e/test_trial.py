@@ -134,7 +134,7 @@ def settled_rows(stack: Stack, tenants: tuple[Tenant, ...], calls: list[Call]) -
 
 
 def spooled(stack: Stack) -> list[float]:
-    return [gateway.metric("tollgate_spool_events") for gateway in stack.gateways]
+    return [gateway.metric("tallyweir_spool_events") for gateway in stack.gateways]
 
 
 def _write_journal(stack: Stack, calls: list[Call]) -> None:

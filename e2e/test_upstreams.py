@@ -137,7 +137,7 @@ def test_a_deployment_that_fails_is_replaced_by_the_other_and_then_left_alone(st
         with mock.told("status=503"):
             for _ in range(8):
                 _, headers = caller.chat_with_headers(model="paired", tokens=1)
-                assert headers["x-tollgate-deployment"] == working
+                assert headers["x-tallyweir-deployment"] == working
         tried = [line for line in mock.lines()[tried_before:] if line["event"] == "begin"]
         assert len(tried) <= 4, "a deployment that failed three times was still asked"
         tried_at_all += len(tried)

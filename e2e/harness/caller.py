@@ -13,7 +13,7 @@ from .configuration import Configuration
 from .tally import Charge, Part, Tally
 from .tenants import Key
 
-PROMPT = "What does a tollgate do?"
+PROMPT = "What does a tallyweir do?"
 
 
 def request(prompt: str, model: str, mock: str | None, tokens: int | None, more: dict) -> dict[str, Any]:

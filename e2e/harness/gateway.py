@@ -17,7 +17,7 @@ class Gateway:
         spool = folder / f"{name}.spool"
         arguments = ["run", "--config", str(config), "--spool", str(spool)]
         arguments += ["--shutdown-grace-ms", str(grace_ms), "--log-format", "json"]
-        self.process = Process("tollgate-gateway", arguments, env, folder / f"{name}.log")
+        self.process = Process("tallyweir-gateway", arguments, env, folder / f"{name}.log")
         self.url = ""
         self.start()
 

@@ -37,7 +37,7 @@ def program(name: str) -> str:
 
 def environment(given: dict[str, str]) -> dict[str, str]:
     """The caller's environment without settings of ours that would reach the programs by accident."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOLLGATE_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYWEIR_")}
     return {**kept, **given}
 
 

@@ -32,10 +32,10 @@ class Stack:
         self._gateways_made = 0
         self.servers = Servers(folder / "devstack.log")
         self.env = {
-            "TOLLGATE_REDIS_URL": self.servers.urls["redis"],
-            "TOLLGATE_DATABASE_URL": self.servers.urls["postgres"],
+            "TALLYWEIR_REDIS_URL": self.servers.urls["redis"],
+            "TALLYWEIR_DATABASE_URL": self.servers.urls["postgres"],
         }
-        self.gateway_env = {**self.env, "TOLLGATE_PEPPER": PEPPER}
+        self.gateway_env = {**self.env, "TALLYWEIR_PEPPER": PEPPER}
         run("usage-flusher", "migrate", env=self.env)
         self.ledger = Ledger(self.servers.urls["postgres"])
         self.redis = redis.Redis.from_url(self.servers.urls["redis"])
@@ -77,7 +77,7 @@ class Stack:
 
     def admin(self, *arguments: str):
         """An administrator's command of the gateway's program, as JSON."""
-        printed = run("tollgate-gateway", *arguments, "--json", env=self.gateway_env)
+        printed = run("tallyweir-gateway", *arguments, "--json", env=self.gateway_env)
         return json.loads(printed) if printed.strip() else None
 
     def close_books(self) -> None:

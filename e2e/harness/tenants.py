@@ -56,7 +56,7 @@ def enrol(
         tables.append(("keys", {"id": id_of(name), "name": name, "organization": tenant.id, **settings}))
     file = folder / f"{tenant.id}.toml"
     file.write_text("\n\n".join(_table(kind, settings) for kind, settings in tables) + "\n")
-    made = json.loads(run("tollgate-gateway", "tenant", str(file), "--json", env=env))
+    made = json.loads(run("tallyweir-gateway", "tenant", str(file), "--json", env=env))
     secrets = {key["id"]: key["secret"] for key in made["keys"]}
     for name in keys or {"key": {}}:
         tenant.keys[name] = Key(id_of(name), secrets[id_of(name)], tenant.id)

@@ -22,7 +22,7 @@ struct Bench {
 }
 
 /// Where a bench of another package finds the flusher's program.
-const FLUSHER: &str = "TOLLGATE_BENCH_FLUSHER";
+const FLUSHER: &str = "TALLYWEIR_BENCH_FLUSHER";
 
 const BENCHES: [Bench; 6] = [
     Bench {

@@ -15,7 +15,7 @@ const PYTHON: (u32, u32) = (3, 10);
 /// What Debian and Ubuntu call what `python3 -m venv` needs.
 const PACKAGE: &str = "python3-venv";
 /// The programs that the scenarios start.
-const PROGRAMS: [&str; 4] = ["tollgate-gateway", "mock-upstream", "usage-flusher", "devstack"];
+const PROGRAMS: [&str; 4] = ["tallyweir-gateway", "mock-upstream", "usage-flusher", "devstack"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {

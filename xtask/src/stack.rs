@@ -22,10 +22,10 @@ impl Stack {
         eprintln!("starting a private Redis and PostgreSQL ...");
         let redis = RedisServer::builder().appendonly(true).start()?;
         let postgres = PostgresServer::builder().durability(Durability::Durable).start()?;
-        let database = postgres.database("tollgate")?;
+        let database = postgres.database("tallyweir")?;
         let env = vec![
-            ("TOLLGATE_REDIS_URL", redis.url().to_owned()),
-            ("TOLLGATE_DATABASE_URL", database.url().to_owned()),
+            ("TALLYWEIR_REDIS_URL", redis.url().to_owned()),
+            ("TALLYWEIR_DATABASE_URL", database.url().to_owned()),
         ];
         Ok(Self { redis, database, postgres, env })
     }

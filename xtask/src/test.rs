@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // Held until the tests are done. Servers that the environment names are used as they are.
     let redis = devstack::redis().context("tests need Redis")?;
     let postgres = devstack::postgres().context("tests need PostgreSQL")?;
-    command.env("TOLLGATE_REDIS_URL", redis.url()).env("TOLLGATE_DATABASE_URL", postgres.url());
+    command.env("TALLYWEIR_REDIS_URL", redis.url()).env("TALLYWEIR_DATABASE_URL", postgres.url());
     let tests = run_and_count(&mut command)?;
     require_some(tests, options.filter.as_deref())
 }

@@ -136,7 +136,7 @@ fn start(programs: &Programs, stack: Stack, folder: &Path, port: Option<u16>) ->
     fs::write(&config_file, config).with_context(|| format!("writing {}", config_file.display()))?;
 
     let mut gateway = stack.command(&programs.gateway);
-    gateway.env("TOLLGATE_PEPPER", &pepper).args(["tenant", "--json"]).arg(demo("tenant.toml"));
+    gateway.env("TALLYWEIR_PEPPER", &pepper).args(["tenant", "--json"]).arg(demo("tenant.toml"));
     let keys = Keys::of(&mut gateway)?;
 
     let mut command = stack.command(&programs.flusher);
@@ -150,8 +150,8 @@ fn start(programs: &Programs, stack: Stack, folder: &Path, port: Option<u16>) ->
     command
         .args(["run", "--log-format", "json", "--listen", &gateway_address(port), "--config"])
         .arg(&config_file);
-    command.env("TOLLGATE_PEPPER", &pepper).arg("--spool").arg(folder.join("bills.spool"));
-    let mut gateway = Child::start("tollgate-gateway", command, Listen::Stderr, &log("tollgate-gateway"))?;
+    command.env("TALLYWEIR_PEPPER", &pepper).arg("--spool").arg(folder.join("bills.spool"));
+    let mut gateway = Child::start("tallyweir-gateway", command, Listen::Stderr, &log("tallyweir-gateway"))?;
     let address = gateway.wait_for(READY_WITHIN, |line| field(line, Some("listening"), "address"))?;
     children.push(gateway);
 

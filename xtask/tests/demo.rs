@@ -9,7 +9,7 @@ use serde_json::Value;
 fn xtask(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     // The demo's servers are its own.
-    command.env_remove("TOLLGATE_REDIS_URL").env_remove("TOLLGATE_DATABASE_URL");
+    command.env_remove("TALLYWEIR_REDIS_URL").env_remove("TALLYWEIR_DATABASE_URL");
     command.args(words).output().unwrap()
 }
 
@@ -36,7 +36,7 @@ fn a_demo_whose_flusher_is_killed_reconciles_to_the_last_picodollar() {
 
 #[test]
 fn a_demo_with_an_unreadable_or_malformed_trace_says_where_and_fails() {
-    let folder = std::env::temp_dir().join(format!("tollgate-demo-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("tallyweir-demo-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let bad = folder.join("bad.csv");
     std::fs::write(&bad, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,12,x\n").unwrap();

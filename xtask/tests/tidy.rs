@@ -178,6 +178,21 @@ fn nothing_is_left_undone_or_skipped() {
     }
 }
 
+/// The project was called otherwise before its first release; other projects of the field have that name.
+#[test]
+fn the_former_name_is_nowhere() {
+    // Spelled in two parts, so that this file does not find itself.
+    let former = ["toll", "gate"].concat();
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    assert!(found.len() > 500, "only {} files were found", found.len());
+    for path in found {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().to_lowercase();
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).to_lowercase();
+        assert!(!name.contains(&former) && !text.contains(&former), "{}: the former name", path.display());
+    }
+}
+
 #[test]
 fn decisions_are_numbered_without_gaps_and_say_their_status() {
     let folder = root().join("docs/decisions");

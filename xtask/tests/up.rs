@@ -18,7 +18,7 @@ struct Up {
 impl Up {
     fn start() -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
             command.env_remove(name);
         }
         let mut process =
@@ -77,11 +77,11 @@ fn the_pasted_lines_work_and_ctrl_c_leaves_nothing_behind() {
     );
     assert!(answers.to_lowercase().contains("\nretry-after: "), "{answers}");
     assert!(up.paste("no_budget").contains("\"type\":\"insufficient_quota\""));
-    assert!(up.paste("redis_cli").contains("tollgate:"));
+    assert!(up.paste("redis_cli").contains("tallyweir:"));
     for name in ["gateway", "usage-flusher"] {
         let url = up.card["metrics"][name].as_str().unwrap();
         let metrics = Command::new("curl").args(["-sSf", url]).output().unwrap();
-        assert!(String::from_utf8(metrics.stdout).unwrap().contains("tollgate_"), "{url}");
+        assert!(String::from_utf8(metrics.stdout).unwrap().contains("tallyweir_"), "{url}");
     }
     gone(&up.stop("INT"));
 }

@@ -118,7 +118,7 @@ fn run(args: RunArgs) -> Result<bool> {
 }
 
 fn gateway(args: GatewayArgs) -> Result<()> {
-    let redis_url = std::env::var("TOLLGATE_REDIS_URL").context("TOLLGATE_REDIS_URL")?;
+    let redis_url = std::env::var("TALLYWEIR_REDIS_URL").context("TALLYWEIR_REDIS_URL")?;
     let GatewayArgs { name, life, folder, prefix, seed, tasks } = args;
     let options = GatewayOptions { name, life, folder, redis_url, prefix, seed, tasks };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -85,7 +85,7 @@ pub struct Options {
 ///
 /// When it could not be made or judged. What the run found is in the report.
 pub fn run(options: &Options) -> Result<Report> {
-    let name = format!("tollgate-chaos-{}-{}", options.seed, std::process::id());
+    let name = format!("tallyweir-chaos-{}-{}", options.seed, std::process::id());
     let folder = std::env::temp_dir().join(name);
     fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let ended = run_in(options, &folder);

@@ -88,7 +88,7 @@ impl Stage {
                     "--tasks",
                     &tasks.to_string(),
                 ]);
-                command.arg("--folder").arg(&folder).env("TOLLGATE_REDIS_URL", &url);
+                command.arg("--folder").arg(&folder).env("TALLYWEIR_REDIS_URL", &url);
                 // Its end tells the gateway that ours has come.
                 command.stdin(Stdio::piped());
                 log_to(&mut command, &folder.join(format!("gateway-{number}.log")))?;
@@ -103,8 +103,8 @@ impl Stage {
                 // Small batches: more commits, so more moments at which something may happen.
                 command.args(["run", "--log-format", "json", "--batch-min", "20", "--batch-max", "500"]);
                 command.args(["--linger-ms", "20", "--idle-ms", "100"]);
-                command.env("TOLLGATE_REDIS_URL", &redis).env("TOLLGATE_DATABASE_URL", &postgres);
-                command.env("TOLLGATE_PREFIX", PREFIX).env("RUST_LOG", "info").stdin(Stdio::null());
+                command.env("TALLYWEIR_REDIS_URL", &redis).env("TALLYWEIR_DATABASE_URL", &postgres);
+                command.env("TALLYWEIR_PREFIX", PREFIX).env("RUST_LOG", "info").stdin(Stdio::null());
                 log_to(&mut command, &folder.join(format!("flusher-{number}.log")))?;
                 Ok(command)
             })
@@ -132,7 +132,7 @@ impl Stage {
 
 fn migrate(program: &Path, database_url: &str) -> Result<()> {
     let mut command = flusher(program);
-    command.args(["migrate", "--log-format", "text"]).env("TOLLGATE_DATABASE_URL", database_url);
+    command.args(["migrate", "--log-format", "text"]).env("TALLYWEIR_DATABASE_URL", database_url);
     let status = command.env("RUST_LOG", "warn").stdin(Stdio::null()).status();
     let status = status.with_context(|| format!("cannot start {}", program.display()))?;
     if !status.success() {
@@ -144,7 +144,8 @@ fn migrate(program: &Path, database_url: &str) -> Result<()> {
 /// The flusher with none of the surrounding settings.
 fn flusher(program: &Path) -> Command {
     let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLGATE_")) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TALLYWEIR_"))
+    {
         command.env_remove(name);
     }
     command

@@ -7,7 +7,7 @@ use crate::program::Places;
 use crate::user;
 
 /// Set to any value, this variable forbids apt: nothing is ever installed.
-const NO_INSTALL: &str = "TOLLGATE_NO_INSTALL";
+const NO_INSTALL: &str = "TALLYWEIR_NO_INSTALL";
 
 /// How to become root for apt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum Root {
 }
 
 /// Installs a package with apt unless `present` finds it: for whoever needs another program of the machine beside the
-/// servers. `TOLLGATE_NO_INSTALL` forbids it, and so does a password that `sudo` would ask for.
+/// servers. `TALLYWEIR_NO_INSTALL` forbids it, and so does a password that `sudo` would ask for.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ use crate::sql;
 use crate::unique::unique_suffix;
 
 /// Set to any value, this variable keeps databases and shared servers for inspection after the tests.
-pub(crate) const KEEP: &str = "TOLLGATE_KEEP";
+pub(crate) const KEEP: &str = "TALLYWEIR_KEEP";
 
 /// How long a thread waits for its database to be gone. The server waits for every session that is just authenticating, whatever
 /// its database (a "process signal barrier", PostgreSQL 15 and later). Such a session may belong to a task of the very runtime
@@ -23,7 +23,7 @@ const DROP_PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// It is removed when dropped, sessions that are still open included, at the latest when all sessions that are just authenticating
 /// have ended or begun. It is kept, and its name printed, when the
-/// thread panics (so that a failed test can be looked into on a server that outlives it) or `TOLLGATE_KEEP` is set.
+/// thread panics (so that a failed test can be looked into on a server that outlives it) or `TALLYWEIR_KEEP` is set.
 pub struct Database {
     admin_url: String,
     url: String,
@@ -90,7 +90,7 @@ impl Drop for Database {
         }
         let kept = std::env::var_os(KEEP).is_some();
         if kept || thread::panicking() {
-            let hint = if kept { "" } else { "; if its server ends with this process, set TOLLGATE_KEEP=1" };
+            let hint = if kept { "" } else { "; if its server ends with this process, set TALLYWEIR_KEEP=1" };
             eprintln!("devstack: database {} is kept{hint}", self.name);
             return;
         }

@@ -27,7 +27,7 @@ SERVER (default: redis postgres)
 
 One line is printed for each server, when it answers: NAME URL FOLDER. The program ends, and the servers with it, at the
 end of its standard input, at Ctrl-C, or however else it is stopped. Without --control, `redis` and `postgres` are the
-servers that TOLLGATE_REDIS_URL and TOLLGATE_DATABASE_URL name, if they are set.
+servers that TALLYWEIR_REDIS_URL and TALLYWEIR_DATABASE_URL name, if they are set.
 
 --control: commands are read from the standard input, one a line, and one line answers each: `ok` or `error: REASON`.
   kill NAME           SIGKILL, as in a crash

@@ -273,7 +273,7 @@ mod tests {
     fn a_wrong_variable_is_an_error_and_names_itself() {
         let machine = Machine::new().program("old/redis-server", "6.0").program("pg/postgres", "16.0");
         let redis = named(Service::Redis, &machine.at("nowhere"), content).unwrap_err().to_string();
-        assert!(redis.starts_with("TOLLGATE_REDIS_SERVER is set but cannot be used"), "{redis}");
+        assert!(redis.starts_with("TALLYWEIR_REDIS_SERVER is set but cannot be used"), "{redis}");
         let postgres = named(Service::Postgres, &machine.at("pg"), content).unwrap_err().to_string();
         assert!(postgres.contains("does not hold initdb and postgres"), "{postgres}");
         let old = named(Service::Redis, &machine.at("old/redis-server"), content).unwrap_err();

@@ -78,7 +78,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Adds a user, in the syntax of `ACL SETUSER`: `"gateway on >secret ~tollgate:* +@read"`. A password with blanks
+    /// Adds a user, in the syntax of `ACL SETUSER`: `"gateway on >secret ~tallyweir:* +@read"`. A password with blanks
     /// or quotes needs the quotes of `redis.conf` around its word.
     ///
     /// The user `default` must stay able to log in by [`password`](Self::password) and to call `PING` and `INFO`,

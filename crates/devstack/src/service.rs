@@ -58,8 +58,8 @@ impl Service {
     /// The environment variable that names the program (Redis) or its folder (PostgreSQL).
     pub fn variable(self) -> &'static str {
         match self {
-            Self::Redis => "TOLLGATE_REDIS_SERVER",
-            Self::Postgres => "TOLLGATE_POSTGRES_BIN",
+            Self::Redis => "TALLYWEIR_REDIS_SERVER",
+            Self::Postgres => "TALLYWEIR_POSTGRES_BIN",
         }
     }
 

@@ -14,8 +14,8 @@ use crate::service::{Service, Version};
 use crate::sql;
 use crate::unique::unique_suffix;
 
-const REDIS_URL: &str = "TOLLGATE_REDIS_URL";
-const DATABASE_URL: &str = "TOLLGATE_DATABASE_URL";
+const REDIS_URL: &str = "TALLYWEIR_REDIS_URL";
+const DATABASE_URL: &str = "TALLYWEIR_DATABASE_URL";
 
 /// A server that the environment names or that this process started.
 struct Shared<S> {
@@ -37,9 +37,9 @@ fn share<S>(
     shared.as_ref().map_err(|error| DevstackError::Shared(Arc::clone(error)))
 }
 
-/// The Redis of this process: the one at `TOLLGATE_REDIS_URL`, else a private one, started by the first call.
+/// The Redis of this process: the one at `TALLYWEIR_REDIS_URL`, else a private one, started by the first call.
 ///
-/// With `TOLLGATE_KEEP` set, the private one is left running and its URL printed.
+/// With `TALLYWEIR_KEEP` set, the private one is left running and its URL printed.
 ///
 /// # Errors
 ///
@@ -61,10 +61,10 @@ pub fn redis() -> Result<RedisHandle> {
     share(&REDIS, make).map(|shared| RedisHandle { shared })
 }
 
-/// The PostgreSQL of this process: the one at `TOLLGATE_DATABASE_URL` (whose user must be allowed to create
+/// The PostgreSQL of this process: the one at `TALLYWEIR_DATABASE_URL` (whose user must be allowed to create
 /// databases), else a private one ([`Durability::Fast`]), started by the first call.
 ///
-/// With `TOLLGATE_KEEP` set, the private one is left running and its URL printed.
+/// With `TALLYWEIR_KEEP` set, the private one is left running and its URL printed.
 ///
 /// # Errors
 ///
@@ -151,7 +151,7 @@ impl RedisHandle {
 /// One test's part of a shared Redis: it must use only keys that begin with [`prefix`](Self::prefix).
 ///
 /// On a server that the environment names, those keys are deleted on drop, unless the thread panics or
-/// `TOLLGATE_KEEP` is set; nothing else is ever touched there.
+/// `TALLYWEIR_KEEP` is set; nothing else is ever touched there.
 #[derive(Debug)]
 pub struct TestRedis {
     handle: RedisHandle,

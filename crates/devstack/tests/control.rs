@@ -23,8 +23,8 @@ impl Controller {
         command.arg("--control").args(services).stdin(Stdio::piped()).stdout(Stdio::piped());
         // A server that is given is not ours to kill.
         command
-            .env("TOLLGATE_REDIS_URL", "redis://127.0.0.1:1")
-            .env("TOLLGATE_DATABASE_URL", "postgres://h/d");
+            .env("TALLYWEIR_REDIS_URL", "redis://127.0.0.1:1")
+            .env("TALLYWEIR_DATABASE_URL", "postgres://h/d");
         let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Self { child, input, output: BufReader::new(output).lines() }

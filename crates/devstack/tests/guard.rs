@@ -41,7 +41,7 @@ impl Helper {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        for variable in ["TOLLGATE_REDIS_URL", "TOLLGATE_DATABASE_URL", "TOLLGATE_KEEP"] {
+        for variable in ["TALLYWEIR_REDIS_URL", "TALLYWEIR_DATABASE_URL", "TALLYWEIR_KEEP"] {
             command.env_remove(variable);
         }
         let mut child = command.envs(env.iter().copied()).spawn().unwrap();
@@ -125,7 +125,7 @@ fn a_process_killed_in_the_middle_of_a_start_leaves_nothing() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(temporary.path(), open).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_devstack"));
-        command.arg("postgres").env("TMPDIR", temporary.path()).env_remove("TOLLGATE_DATABASE_URL");
+        command.arg("postgres").env("TMPDIR", temporary.path()).env_remove("TALLYWEIR_DATABASE_URL");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(after));
         child.kill().unwrap();
@@ -185,7 +185,7 @@ fn a_temporary_folder_that_only_we_can_pass_does_not_keep_postgres_from_starting
 #[test]
 fn given_servers_are_used_instead_of_private_ones() {
     let given = RedisServer::builder().password("a b").start().unwrap();
-    let mut helper = Helper::start(&["redis"], &[("TOLLGATE_REDIS_URL", given.url())]);
+    let mut helper = Helper::start(&["redis"], &[("TALLYWEIR_REDIS_URL", given.url())]);
     assert_eq!(helper.servers[0].url, given.url());
     assert_eq!(helper.servers[0].folder, PathBuf::from("-"));
     drop(helper.child.stdin.take());
@@ -199,10 +199,10 @@ fn a_given_server_that_does_not_answer_is_named_and_no_other_is_started() {
     gone.kill();
     let mut command = Command::new(env!("CARGO_BIN_EXE_devstack"));
     let output =
-        command.arg("redis").env("TOLLGATE_REDIS_URL", gone.url()).stdin(Stdio::null()).output().unwrap();
+        command.arg("redis").env("TALLYWEIR_REDIS_URL", gone.url()).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
-    assert!(text.contains("TOLLGATE_REDIS_URL is set but cannot be used"), "{text}");
+    assert!(text.contains("TALLYWEIR_REDIS_URL is set but cannot be used"), "{text}");
     assert!(!text.contains("secret"), "{text}");
 }
 
@@ -211,10 +211,10 @@ fn a_wrong_program_variable_is_named_and_no_other_program_is_used() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_devstack"));
     command
         .arg("redis")
-        .env_remove("TOLLGATE_REDIS_URL")
-        .env("TOLLGATE_REDIS_SERVER", "/no/such/redis-server");
+        .env_remove("TALLYWEIR_REDIS_URL")
+        .env("TALLYWEIR_REDIS_SERVER", "/no/such/redis-server");
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
-    assert!(text.contains("TOLLGATE_REDIS_SERVER") && text.contains("/no/such/redis-server"), "{text}");
+    assert!(text.contains("TALLYWEIR_REDIS_SERVER") && text.contains("/no/such/redis-server"), "{text}");
 }

@@ -110,12 +110,12 @@ fn a_certificate_for_other_names_is_refused_by_whoever_checks_names() {
 fn users_have_the_rights_of_their_lines_and_no_others() {
     let mut server = RedisServer::builder()
         .password("root secret")
-        .acl_user("gateway on >hidden1 ~tollgate:* +get +set")
+        .acl_user("gateway on >hidden1 ~tallyweir:* +get +set")
         .acl_user("reader on >hidden2 %R~* +@read")
         .start()
         .unwrap();
     for _ in 0..2 {
-        let replies = ask(&server, &["AUTH gateway hidden1", "SET tollgate:a 1", "GET other", "PING"]);
+        let replies = ask(&server, &["AUTH gateway hidden1", "SET tallyweir:a 1", "GET other", "PING"]);
         assert!(replies.starts_with("+OK\r\n+OK\r\n-NOPERM") && replies.matches("-NOPERM").count() == 2);
         assert!(ask(&server, &["AUTH reader hidden2", "SET a 1"]).contains("-NOPERM"));
         assert!(ask(&server, &["GET a"]).starts_with("-NOAUTH"));

@@ -34,7 +34,7 @@ pub(crate) async fn admit(call: &Call, told: &mut HeaderMap) -> Result<Option<Ti
 }
 
 fn count(decision: &'static str, dimension: &'static str) {
-    metrics::counter!("tollgate_gateway_admissions_total", "decision" => decision, "dimension" => dimension)
+    metrics::counter!("tallyweir_gateway_admissions_total", "decision" => decision, "dimension" => dimension)
         .increment(1);
 }
 

@@ -108,7 +108,7 @@ async fn keep(call: &Call, event: &SpendEvent) -> Result<Kept, Unbilled> {
         Kept::Duplicate => "duplicate",
         Kept::Conflict => "conflict",
     };
-    metrics::counter!("tollgate_gateway_bills_total", "to" => to).increment(1);
+    metrics::counter!("tallyweir_gateway_bills_total", "to" => to).increment(1);
     Ok(kept)
 }
 
@@ -121,7 +121,7 @@ fn lost_event(call: &Call, event: &SpendEvent, error: &str) -> Unbilled {
         event,
         "a bill is lost: neither queue nor spool took it"
     );
-    metrics::counter!("tollgate_gateway_bills_total", "to" => "lost").increment(1);
+    metrics::counter!("tallyweir_gateway_bills_total", "to" => "lost").increment(1);
     Unbilled
 }
 
@@ -132,7 +132,7 @@ fn lost(call: &Call, error: &str) -> Unbilled {
         error,
         "a bill is lost: it cannot be made"
     );
-    metrics::counter!("tollgate_gateway_bills_total", "to" => "lost").increment(1);
+    metrics::counter!("tallyweir_gateway_bills_total", "to" => "lost").increment(1);
     Unbilled
 }
 
@@ -140,11 +140,11 @@ fn count(usage: Usage, cost: Usd) {
     for (kind, tokens) in
         [("prompt", usage.prompt), ("cached", usage.cached), ("completion", usage.completion)]
     {
-        metrics::counter!("tollgate_gateway_tokens_total", "kind" => kind).increment(tokens);
+        metrics::counter!("tallyweir_gateway_tokens_total", "kind" => kind).increment(tokens);
     }
     // What does not fit an event is refused right after.
     let picos = u64::try_from(cost.picos()).unwrap_or(0);
-    metrics::counter!("tollgate_gateway_billed_picodollars_total").increment(picos);
+    metrics::counter!("tallyweir_gateway_billed_picodollars_total").increment(picos);
 }
 
 impl Bills {

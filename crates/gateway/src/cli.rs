@@ -15,14 +15,14 @@ use crate::admin;
 use crate::connection::KeyringConnection;
 use crate::{check, run};
 
-/// A small OpenAI-compatible gateway: limits, budgets and bills by Tollgate.
+/// A small OpenAI-compatible gateway: limits, budgets and bills by Tallyweir.
 ///
 /// Any number may run at the same time and share all limits. Every flag can be given as an environment variable instead.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate-gateway", version, max_term_width = 110)]
+#[command(name = "tallyweir-gateway", version, max_term_width = 110)]
 pub(crate) struct Cli {
     /// How to log on standard error: `auto` is text on a terminal and JSON elsewhere. RUST_LOG filters.
-    #[arg(long, global = true, env = "TOLLGATE_LOG_FORMAT", default_value = "auto")]
+    #[arg(long, global = true, env = "TALLYWEIR_LOG_FORMAT", default_value = "auto")]
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -45,16 +45,16 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Models, deployments, prices and limits: a TOML file
-    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_CONFIG", value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// Where to serve, such as 127.0.0.1:8080; port 0 takes any free one
-    #[arg(long, env = "TOLLGATE_GATEWAY_LISTEN", value_name = "IP:PORT", value_parser = address)]
+    #[arg(long, env = "TALLYWEIR_GATEWAY_LISTEN", value_name = "IP:PORT", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Where bills wait, fsynced, that Redis did not take [default: none, so that such a request fails]
-    #[arg(long, env = "TOLLGATE_SPOOL", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_SPOOL", value_name = "FILE")]
     pub(crate) spool: Option<PathBuf>,
     /// Longest wait for what is under way when told to stop, in milliseconds
-    #[arg(long, env = "TOLLGATE_SHUTDOWN_GRACE_MS", default_value = "4000", value_parser = millis)]
+    #[arg(long, env = "TALLYWEIR_SHUTDOWN_GRACE_MS", default_value = "4000", value_parser = millis)]
     pub(crate) shutdown_grace_ms: Duration,
     #[command(flatten)]
     pub(crate) keyring: KeyringConnection,
@@ -65,7 +65,7 @@ pub(crate) struct RunOptions {
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
     /// The TOML file
-    #[arg(long, env = "TOLLGATE_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_CONFIG", value_name = "FILE")]
     pub(crate) config: PathBuf,
 }
 

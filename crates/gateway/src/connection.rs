@@ -44,10 +44,10 @@ pub(crate) struct KeyringConnection {
     #[command(flatten)]
     database: LedgerConnection,
     /// What the secrets of keys are stored under: at least 32 bytes, the same for every gateway
-    #[arg(long, env = "TOLLGATE_PEPPER", hide_env_values = true, value_name = "SECRET")]
+    #[arg(long, env = "TALLYWEIR_PEPPER", hide_env_values = true, value_name = "SECRET")]
     pepper: Option<SecretString>,
     /// File that holds the pepper and nothing else, such as a mounted secret; in place of --pepper
-    #[arg(long, env = "TOLLGATE_PEPPER_FILE", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_PEPPER_FILE", value_name = "FILE")]
     pepper_file: Option<PathBuf>,
 }
 
@@ -78,7 +78,7 @@ impl KeyringConnection {
             what: "pepper",
             accepted: "a text of at least 32 bytes",
             flag: "--pepper",
-            variable: "TOLLGATE_PEPPER",
+            variable: "TALLYWEIR_PEPPER",
             is_one: |text| text.len() >= MIN_PEPPER_BYTES,
             given: self.pepper.as_ref(),
             file: self.pepper_file.as_deref(),

@@ -258,7 +258,7 @@ fn failure(error: reqwest::Error) -> Failure {
 
 fn record(deployment: &Deployment, outcome: &'static str, latency: Duration) {
     let id = deployment.id.to_string();
-    metrics::counter!("tollgate_gateway_upstream_calls_total", "deployment" => id.clone(), "outcome" => outcome)
+    metrics::counter!("tallyweir_gateway_upstream_calls_total", "deployment" => id.clone(), "outcome" => outcome)
         .increment(1);
-    metrics::histogram!("tollgate_gateway_upstream_seconds", "deployment" => id).record(latency);
+    metrics::histogram!("tallyweir_gateway_upstream_seconds", "deployment" => id).record(latency);
 }

@@ -293,7 +293,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        metrics::counter!("tollgate_gateway_refusals_total", "code" => self.code).increment(1);
+        metrics::counter!("tallyweir_gateway_refusals_total", "code" => self.code).increment(1);
         let mut response = (self.status, Json(self.body())).into_response();
         response.headers_mut().extend(self.headers);
         response

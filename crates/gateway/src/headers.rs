@@ -6,7 +6,7 @@ use axum::http::header::{HeaderName, HeaderValue};
 /// The id of the request, which is that of its bill.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Which deployment answered.
-pub(crate) const DEPLOYMENT: HeaderName = HeaderName::from_static("x-tollgate-deployment");
+pub(crate) const DEPLOYMENT: HeaderName = HeaderName::from_static("x-tallyweir-deployment");
 /// What the key has spent so far, in USD.
 pub(crate) const KEY_SPEND: HeaderName = HeaderName::from_static("x-litellm-key-spend");
 /// Whether OpenAI's clients may repeat the request.

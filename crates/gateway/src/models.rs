@@ -37,7 +37,7 @@ pub(crate) async fn models(Extracted(state): Extracted<Arc<State>>, given: Heade
         Err(error) => error.into_response(),
         Ok(_) => {
             let names = state.config.models.iter().map(|model| &*model.name);
-            let entry = |id| Entry { id, object: "model", created: 0, owned_by: "tollgate" };
+            let entry = |id| Entry { id, object: "model", created: 0, owned_by: "tallyweir" };
             Json(List { object: "list", data: names.map(entry).collect() }).into_response()
         }
     };

@@ -3,18 +3,18 @@
 //!
 //! | name | type | labels |
 //! |---|---|---|
-//! | `tollgate_gateway_requests_total` | counter | `route`, `status` |
-//! | `tollgate_gateway_request_seconds` | histogram, until the head of the answer | `route` |
-//! | `tollgate_gateway_overhead_seconds` | histogram, until the head of the answer, without the upstream's time | |
-//! | `tollgate_gateway_refusals_total` | counter | `code` |
-//! | `tollgate_gateway_admissions_total` | counter | `decision`, `dimension` |
-//! | `tollgate_gateway_upstream_calls_total` | counter | `deployment`, `outcome` |
-//! | `tollgate_gateway_upstream_seconds` | histogram, until the answer or the first part of a stream | `deployment` |
-//! | `tollgate_gateway_tokens_total` | counter | `kind` |
-//! | `tollgate_gateway_billed_picodollars_total` | counter | |
-//! | `tollgate_gateway_bills_total` | counter | `to` |
-//! | `tollgate_gateway_streams_open` | gauge | |
-//! | `tollgate_gateway_client_departures_total` | counter of streams | |
+//! | `tallyweir_gateway_requests_total` | counter | `route`, `status` |
+//! | `tallyweir_gateway_request_seconds` | histogram, until the head of the answer | `route` |
+//! | `tallyweir_gateway_overhead_seconds` | histogram, until the head of the answer, without the upstream's time | |
+//! | `tallyweir_gateway_refusals_total` | counter | `code` |
+//! | `tallyweir_gateway_admissions_total` | counter | `decision`, `dimension` |
+//! | `tallyweir_gateway_upstream_calls_total` | counter | `deployment`, `outcome` |
+//! | `tallyweir_gateway_upstream_seconds` | histogram, until the answer or the first part of a stream | `deployment` |
+//! | `tallyweir_gateway_tokens_total` | counter | `kind` |
+//! | `tallyweir_gateway_billed_picodollars_total` | counter | |
+//! | `tallyweir_gateway_bills_total` | counter | `to` |
+//! | `tallyweir_gateway_streams_open` | gauge | |
+//! | `tallyweir_gateway_client_departures_total` | counter of streams | |
 
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const SECONDS: [f64; 16] =
 
 static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 static OVERHEAD: LazyLock<metrics::Histogram> =
-    LazyLock::new(|| metrics::histogram!("tollgate_gateway_overhead_seconds"));
+    LazyLock::new(|| metrics::histogram!("tallyweir_gateway_overhead_seconds"));
 
 /// Collects this process's metrics from now on, once; `None` when another recorder was there before.
 pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
@@ -44,8 +44,8 @@ fn install() -> Result<PrometheusHandle, BuildError> {
 /// A request was answered, or its stream has begun.
 pub(crate) fn request(route: &'static str, response: &Response, began: Instant) {
     let status = response.status().as_u16().to_string();
-    metrics::counter!("tollgate_gateway_requests_total", "route" => route, "status" => status).increment(1);
-    metrics::histogram!("tollgate_gateway_request_seconds", "route" => route).record(began.elapsed());
+    metrics::counter!("tallyweir_gateway_requests_total", "route" => route, "status" => status).increment(1);
+    metrics::histogram!("tallyweir_gateway_request_seconds", "route" => route).record(began.elapsed());
 }
 
 /// The gateway's own time in a request.

@@ -24,7 +24,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
     let mut stop = StopSignal::new()?;
     let config = Config::read(&options.config).with_context(|| format!("{}", options.config.display()))?;
     let database = LedgerOptions {
-        application_name: "tollgate-gateway".to_owned(),
+        application_name: "tallyweir-gateway".to_owned(),
         max_connections: DATABASE_CONNECTIONS,
         acquire_timeout: DATABASE_PATIENCE,
         statement_timeout: DATABASE_PATIENCE,

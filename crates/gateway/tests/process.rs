@@ -17,8 +17,8 @@ const PEPPER: &str = "pepper-of-a-test-that-has-32-bytes-or-more";
 
 /// The binary with none of the surrounding settings.
 fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tallyweir-gateway"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
         command.env_remove(name);
     }
     command
@@ -139,10 +139,10 @@ async fn sigterm_in_mid_stream_cuts_bills_and_ends_with_0_within_a_second_of_the
             "--config",
         ])
         .arg(file.path())
-        .env("TOLLGATE_REDIS_URL", tenant.redis.url())
-        .env("TOLLGATE_DATABASE_URL", tenant.database.url())
-        .env("TOLLGATE_PREFIX", tenant.redis.prefix())
-        .env("TOLLGATE_PEPPER", PEPPER);
+        .env("TALLYWEIR_REDIS_URL", tenant.redis.url())
+        .env("TALLYWEIR_DATABASE_URL", tenant.database.url())
+        .env("TALLYWEIR_PREFIX", tenant.redis.prefix())
+        .env("TALLYWEIR_PEPPER", PEPPER);
     let process = Process::start(command);
 
     let body = json!({"model": "small", "stream": true, "messages": [{"role": "user", "content": "canary"}],
@@ -177,10 +177,10 @@ async fn an_idle_gateway_ends_at_once() {
     command
         .args(["run", "--log-format", "json", "--listen", "127.0.0.1:0", "--config"])
         .arg(file.path())
-        .env("TOLLGATE_REDIS_URL", tenant.redis.url())
-        .env("TOLLGATE_DATABASE_URL", tenant.database.url())
-        .env("TOLLGATE_PREFIX", tenant.redis.prefix())
-        .env("TOLLGATE_PEPPER", PEPPER);
+        .env("TALLYWEIR_REDIS_URL", tenant.redis.url())
+        .env("TALLYWEIR_DATABASE_URL", tenant.database.url())
+        .env("TALLYWEIR_PREFIX", tenant.redis.prefix())
+        .env("TALLYWEIR_PEPPER", PEPPER);
     let process = Process::start(command);
     let http = client();
     // A connection that is kept alive does not keep the gateway.

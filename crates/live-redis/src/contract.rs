@@ -41,7 +41,7 @@ impl LiveRedis {
     /// Counts a permissive call that answered its fallback, or less than it was asked.
     pub(crate) fn degraded(&self, name: &'static str, error: &LiveRedisError) {
         self.shared.degradations.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!("tollgate_redis_degradations_total", "call" => name).increment(1);
+        metrics::counter!("tallyweir_redis_degradations_total", "call" => name).increment(1);
         tracing::warn!(call = name, %error, "answered without Redis");
     }
 
@@ -59,7 +59,7 @@ async fn timed<T>(name: &'static str, call: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let _waiting = Waiting::begin();
     let answer = call.await;
-    metrics::histogram!("tollgate_redis_call_seconds", "call" => name).record(started.elapsed());
+    metrics::histogram!("tallyweir_redis_call_seconds", "call" => name).record(started.elapsed());
     answer
 }
 
@@ -68,20 +68,21 @@ struct Waiting;
 
 impl Waiting {
     fn begin() -> Self {
-        metrics::gauge!("tollgate_redis_waiting_calls").increment(1);
+        metrics::gauge!("tallyweir_redis_waiting_calls").increment(1);
         Self
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        metrics::gauge!("tollgate_redis_waiting_calls").decrement(1);
+        metrics::gauge!("tallyweir_redis_waiting_calls").decrement(1);
     }
 }
 
 fn counted<T>(name: &'static str, answer: Result<T, LiveRedisError>) -> Result<T, LiveRedisError> {
     if let Err(error) = &answer {
-        metrics::counter!("tollgate_redis_errors_total", "call" => name, "kind" => error.kind()).increment(1);
+        metrics::counter!("tallyweir_redis_errors_total", "call" => name, "kind" => error.kind())
+            .increment(1);
     }
     answer
 }

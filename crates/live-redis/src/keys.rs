@@ -33,7 +33,7 @@ pub struct KeyPrefixError(String);
 
 impl Default for KeyPrefix {
     fn default() -> Self {
-        Self("tollgate".to_owned())
+        Self("tallyweir".to_owned())
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
         let shard = ShardCount::new(9).unwrap().iter().nth(4).unwrap();
         for partition in ["organization/o", "organization/{7}", "a:b", "}{", ":queue"] {
             let key = prefix.shard(shard).rate(29_000_000, partition);
-            assert!(key.starts_with("tollgate:{4}:rate:29000000:"), "{key}");
+            assert!(key.starts_with("tallyweir:{4}:rate:29000000:"), "{key}");
             assert!(key.ends_with(partition));
         }
     }
@@ -245,7 +245,7 @@ mod tests {
                 [keys.fails(id), keys.cooldown(id), keys.latency(id), keys.affinity(id), keys.string(id)];
             let of_minutes = [1, 11].map(|at| [keys.usage(at, id), keys.rpm(at, id), keys.tpm(at, id)]);
             for key in of_id.into_iter().chain(of_minutes.into_iter().flatten()) {
-                assert!(key.starts_with("tollgate:{0}:"), "{key}");
+                assert!(key.starts_with("tallyweir:{0}:"), "{key}");
                 assert!(seen.insert(key.clone()), "{key} twice");
             }
         }

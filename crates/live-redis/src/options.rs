@@ -96,7 +96,7 @@ impl From<String> for RedisUrl {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// What every key starts with. Default `tollgate`. Two deployments on one server need two prefixes.
+    /// What every key starts with. Default `tallyweir`. Two deployments on one server need two prefixes.
     pub prefix: KeyPrefix,
     /// Over how many shards the partitions are spread. Default 1; more only helps a Redis Cluster. A queue
     /// remembers its count and refuses another.

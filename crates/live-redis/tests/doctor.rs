@@ -107,7 +107,7 @@ async fn a_user_without_script_rights_is_refused_by_name_of_what_it_lacks() {
     let url = server.url_as("weak", CANARY);
     let (text, checks) = refused(&url, options(3), Role::Gateway).await;
     assert_eq!(checks, ["redis.scripts", "redis.rights"]);
-    for lacking in ["SCRIPT LOAD", "EVALSHA", "RPUSH tollgate:{0}:queue", "RPUSH tollgate:{2}:queue"] {
+    for lacking in ["SCRIPT LOAD", "EVALSHA", "RPUSH tallyweir:{0}:queue", "RPUSH tallyweir:{2}:queue"] {
         assert!(text.contains(lacking), "{text}");
     }
     let (_, checks) = refused(&url, Options::default(), Role::Operator).await;
@@ -151,9 +151,9 @@ async fn another_shard_count_is_refused_wherever_the_queue_has_entries() {
     let mut admin =
         redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let mut harm = redis::cmd("HDEL");
-    harm.arg("tollgate:{0}:state").arg("shards").query_async::<()>(&mut admin).await.unwrap();
+    harm.arg("tallyweir:{0}:state").arg("shards").query_async::<()>(&mut admin).await.unwrap();
     let mut keep = redis::cmd("HSET");
-    keep.arg("tollgate:{3}:state").arg("shards").arg(4).query_async::<()>(&mut admin).await.unwrap();
+    keep.arg("tallyweir:{3}:state").arg("shards").arg(4).query_async::<()>(&mut admin).await.unwrap();
     for other in [1, 2, 5] {
         let (text, checks) = refused(server.url(), options(other), Role::Flusher).await;
         assert_eq!(checks, ["redis.shards"]);

@@ -46,9 +46,9 @@ async fn calls_errors_degradations_and_waiting_callers_are_counted_by_call() {
 
     let taken = taken(&snapshotter);
     let of = |name: &str| taken.get(name).copied().unwrap_or_else(|| panic!("no {name} in {taken:#?}"));
-    assert!((of("tollgate_redis_call_seconds call=admit") - 3.0).abs() < 0.5);
-    assert!((of("tollgate_redis_call_seconds call=enqueue") - 2.0).abs() < 0.5);
-    assert!((of("tollgate_redis_errors_total call=enqueue kind=refused") - 1.0).abs() < 0.5);
-    assert!((of("tollgate_redis_degradations_total call=hot_spend") - 1.0).abs() < 0.5);
-    assert!((of("tollgate_redis_waiting_calls") - 0.0).abs() < 0.5);
+    assert!((of("tallyweir_redis_call_seconds call=admit") - 3.0).abs() < 0.5);
+    assert!((of("tallyweir_redis_call_seconds call=enqueue") - 2.0).abs() < 0.5);
+    assert!((of("tallyweir_redis_errors_total call=enqueue kind=refused") - 1.0).abs() < 0.5);
+    assert!((of("tallyweir_redis_degradations_total call=hot_spend") - 1.0).abs() < 0.5);
+    assert!((of("tallyweir_redis_waiting_calls") - 0.0).abs() < 0.5);
 }

@@ -130,7 +130,7 @@ async fn a_cluster_whose_primary_dies_goes_on_without_a_restart_and_keeps_what_w
         redis.enqueue_spend(&event(&format!("before-{n}"), 1), now()).await.unwrap();
     }
     let mut any = redis::Client::open(&*cluster.urls()[0]).unwrap().get_connection().unwrap();
-    let slot: u16 = redis::cmd("CLUSTER").arg("KEYSLOT").arg("tollgate:{0}:queue").query(&mut any).unwrap();
+    let slot: u16 = redis::cmd("CLUSTER").arg("KEYSLOT").arg("tallyweir:{0}:queue").query(&mut any).unwrap();
     // What is acknowledged here is what the replica has too.
     let mut raw = redis::Client::open(&*cluster.urls()[cluster.primary_of(slot).unwrap()])
         .unwrap()
@@ -259,7 +259,7 @@ async fn a_primary_that_is_demoted_and_promoted_again_is_used_again_without_a_re
 async fn a_slot_that_moves_is_followed_while_it_moves_and_afterwards() {
     let cluster = RedisCluster::builder().primaries(3).start().unwrap();
     let redis = LiveRedis::open_with(cluster_url(&cluster.urls()), options(1)).await.unwrap();
-    let slot = RedisCluster::key_slot(b"tollgate:{0}:queue");
+    let slot = RedisCluster::key_slot(b"tallyweir:{0}:queue");
     let plan = tree(1, 1000).plan(1).unwrap();
     let mut sent = 0;
     for _ in 0..3 {
@@ -300,7 +300,7 @@ async fn a_cluster_that_lost_a_slot_and_gets_it_back_is_used_again() {
     let options = options(1).with_deadline(deadline);
     let redis = LiveRedis::open_with(cluster_url(&cluster.urls()), options).await.unwrap();
     redis.enqueue_spend(&event("before", 1), now()).await.unwrap();
-    let slot = RedisCluster::key_slot(b"tollgate:{0}:queue");
+    let slot = RedisCluster::key_slot(b"tallyweir:{0}:queue");
     let dead = cluster.kill_primary_of(slot).unwrap();
     let started = Instant::now();
     let error = redis.enqueue_spend(&event("down", 1), now()).await.unwrap_err();

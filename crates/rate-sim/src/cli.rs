@@ -37,13 +37,13 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RedisOptions {
     /// Redis URL: redis://[user:password@]host[:port][/db]
-    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "TALLYWEIR_REDIS_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) redis_url: Option<SecretString>,
     /// What every key in Redis starts with: 1 to 64 characters of a-z A-Z 0-9 . _ : -
-    #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
+    #[arg(long, env = "TALLYWEIR_PREFIX", default_value_t = KeyPrefix::default())]
     pub(crate) prefix: KeyPrefix,
     /// Over how many shards the queue is spread (1 to 16384); all hosts of a deployment use the same
-    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
+    #[arg(long, env = "TALLYWEIR_SHARDS", default_value = "1")]
     pub(crate) shards: ShardCount,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct ReplayOptions {
     #[arg(long, value_enum, default_value_t = Progress::Auto)]
     pub(crate) progress: Progress,
     /// PostgreSQL URL: postgres://user:password@host:port/database
-    #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "TALLYWEIR_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) database_url: Option<SecretString>,
     #[command(flatten)]
     pub(crate) redis: RedisOptions,

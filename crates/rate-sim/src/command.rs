@@ -96,7 +96,7 @@ async fn replay(options: ReplayOptions) -> anyhow::Result<Verdict> {
         (given(options.redis.redis_url.as_ref()), given(options.database_url.as_ref()))
     else {
         bail!(
-            "a replay needs --redis-url and --database-url, or TOLLGATE_REDIS_URL and TOLLGATE_DATABASE_URL"
+            "a replay needs --redis-url and --database-url, or TALLYWEIR_REDIS_URL and TALLYWEIR_DATABASE_URL"
         );
     };
     let source = match options.trace {

@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 fn rate_sim(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rate-sim"));
     command.args(args);
-    for variable in ["TOLLGATE_REDIS_URL", "TOLLGATE_DATABASE_URL", "TOLLGATE_PREFIX", "TOLLGATE_SHARDS"] {
+    for variable in ["TALLYWEIR_REDIS_URL", "TALLYWEIR_DATABASE_URL", "TALLYWEIR_PREFIX", "TALLYWEIR_SHARDS"]
+    {
         command.env_remove(variable);
     }
     command
@@ -67,7 +68,7 @@ fn redis_agrees_with_every_recorded_case() {
     let redis = devstack::redis().unwrap().test();
     for file in files() {
         let args = ["check", "--backend", "redis", "--prefix", redis.prefix()];
-        let output = rate_sim(&args).arg(&file).env("TOLLGATE_REDIS_URL", redis.url()).output().unwrap();
+        let output = rate_sim(&args).arg(&file).env("TALLYWEIR_REDIS_URL", redis.url()).output().unwrap();
         assert_agrees(&output, &file);
     }
 }
@@ -167,10 +168,10 @@ fn a_database_without_tables_is_an_error_that_says_how_to_make_them() {
 #[test]
 fn help_names_units_and_defaults_and_no_secret() {
     let mut command = rate_sim(&["replay", "--help"]);
-    let output = command.env("TOLLGATE_REDIS_URL", "redis://:canary@h").output().unwrap();
+    let output = command.env("TALLYWEIR_REDIS_URL", "redis://:canary@h").output().unwrap();
     let help = text(&output.stdout);
     for part in
-        ["in seconds", "[default: 60]", "[default: 20000]", "TOLLGATE_DATABASE_URL", "[default: tollgate]"]
+        ["in seconds", "[default: 60]", "[default: 20000]", "TALLYWEIR_DATABASE_URL", "[default: tallyweir]"]
     {
         assert!(help.contains(part), "{part:?} is not in\n{help}");
     }

@@ -17,10 +17,10 @@ use crate::values::{millis, whole};
 #[derive(Debug, Args)]
 pub struct DatabaseOptions {
     /// PostgreSQL URL: postgres://user:password@host:port/database
-    #[arg(long, env = "TOLLGATE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "TALLYWEIR_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<SecretString>,
     /// File that holds the PostgreSQL URL and nothing else, such as a mounted secret; in place of --database-url
-    #[arg(long, env = "TOLLGATE_DATABASE_URL_FILE", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_DATABASE_URL_FILE", value_name = "FILE")]
     database_url_file: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ impl DatabaseOptions {
             what: "PostgreSQL URL",
             accepted: "a PostgreSQL URL such as postgres://user:password@host:port/database",
             flag: "--database-url",
-            variable: "TOLLGATE_DATABASE_URL",
+            variable: "TALLYWEIR_DATABASE_URL",
             is_one: is_url,
             given: self.database_url.as_ref(),
             file: self.database_url_file.as_deref(),
@@ -45,10 +45,10 @@ impl DatabaseOptions {
 pub struct RedisAddress {
     /// Redis URL: redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host:port,.../primary,
     /// or redis+cluster://host:port,...
-    #[arg(long, env = "TOLLGATE_REDIS_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "TALLYWEIR_REDIS_URL", hide_env_values = true, value_name = "URL")]
     redis_url: Option<SecretString>,
     /// File that holds the Redis URL and nothing else, such as a mounted secret; in place of --redis-url
-    #[arg(long, env = "TOLLGATE_REDIS_URL_FILE", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_REDIS_URL_FILE", value_name = "FILE")]
     redis_url_file: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl RedisAddress {
             what: "Redis URL",
             accepted: "a Redis URL such as redis://[user:password@]host[:port][/db]",
             flag: "--redis-url",
-            variable: "TOLLGATE_REDIS_URL",
+            variable: "TALLYWEIR_REDIS_URL",
             is_one: is_url,
             given: self.redis_url.as_ref(),
             file: self.redis_url_file.as_deref(),
@@ -106,28 +106,28 @@ impl RedisConnection {
 #[derive(Debug, Args)]
 pub struct RedisArgs {
     /// What every key in Redis starts with; gateways and flushers must use the same
-    #[arg(long, env = "TOLLGATE_PREFIX", default_value_t = KeyPrefix::default())]
+    #[arg(long, env = "TALLYWEIR_PREFIX", default_value_t = KeyPrefix::default())]
     prefix: KeyPrefix,
     /// Over how many shards the queue is spread (1 to 16384); gateways and flushers must use the same
-    #[arg(long, env = "TOLLGATE_SHARDS", default_value = "1")]
+    #[arg(long, env = "TALLYWEIR_SHARDS", default_value = "1")]
     shards: ShardCount,
     /// Prefix of an older deployment's keys (entry format 1), to be drained too; `xhub` unless it was set otherwise
-    #[arg(long, env = "TOLLGATE_OLDER_QUEUE", value_name = "PREFIX")]
+    #[arg(long, env = "TALLYWEIR_OLDER_QUEUE", value_name = "PREFIX")]
     older_queue: Option<OlderQueue>,
     /// Most entries that one step of the server goes through when the index of pending spend is in doubt (1 to 10000000)
-    #[arg(long, env = "TOLLGATE_SCAN_BOUND", default_value = "20000", value_parser = whole::<u32>(1..=10_000_000))]
+    #[arg(long, env = "TALLYWEIR_SCAN_BOUND", default_value = "20000", value_parser = whole::<u32>(1..=10_000_000))]
     scan_bound: u32,
     /// Longest wait for one answer of Redis, in milliseconds (1 to 3600000)
-    #[arg(long, env = "TOLLGATE_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
+    #[arg(long, env = "TALLYWEIR_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
     redis_deadline_ms: Duration,
     /// Authority that signed the certificate of a rediss:// server, PEM [default: the system's authorities]
-    #[arg(long, env = "TOLLGATE_REDIS_CA_FILE", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_REDIS_CA_FILE", value_name = "FILE")]
     redis_ca_file: Option<PathBuf>,
     /// Certificate to show to a rediss:// server, PEM; with --redis-key-file
-    #[arg(long, env = "TOLLGATE_REDIS_CERT_FILE", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_REDIS_CERT_FILE", value_name = "FILE")]
     redis_cert_file: Option<PathBuf>,
     /// Key of that certificate, PEM
-    #[arg(long, env = "TOLLGATE_REDIS_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "TALLYWEIR_REDIS_KEY_FILE", value_name = "FILE")]
     redis_key_file: Option<PathBuf>,
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory};
 
-const PREFIX: &str = "TOLLGATE_";
+const PREFIX: &str = "TALLYWEIR_";
 
 /// Warns about each variable of this process with our prefix that no command of the program knows.
 pub fn warn_of_unknown<Cli: CommandFactory>() {
@@ -40,11 +40,12 @@ mod tests {
     #[test]
     fn only_what_has_our_prefix_and_no_command_knows_is_named() {
         let inner =
-            Command::new("run").arg(Arg::new("batch-max").long("batch-max").env("TOLLGATE_BATCH_MAX"));
+            Command::new("run").arg(Arg::new("batch-max").long("batch-max").env("TALLYWEIR_BATCH_MAX"));
         let command =
-            Command::new("service").arg(Arg::new("log").env("TOLLGATE_LOG_FORMAT")).subcommand(inner);
-        let names = ["TOLLGATE_LOG_FORMAT", "TOLLGATE_BATCH_MAX", "TOLLGATE_BATCHMAX", "PATH", "TOLLGATE_"];
+            Command::new("service").arg(Arg::new("log").env("TALLYWEIR_LOG_FORMAT")).subcommand(inner);
+        let names =
+            ["TALLYWEIR_LOG_FORMAT", "TALLYWEIR_BATCH_MAX", "TALLYWEIR_BATCHMAX", "PATH", "TALLYWEIR_"];
         let names = names.into_iter().map(OsString::from);
-        assert_eq!(unknown(&command, names), ["TOLLGATE_BATCHMAX", "TOLLGATE_"]);
+        assert_eq!(unknown(&command, names), ["TALLYWEIR_BATCHMAX", "TALLYWEIR_"]);
     }
 }

@@ -19,7 +19,7 @@ pub struct SecretSource<'a> {
     pub accepted: &'static str,
     /// The flag: `--database-url`.
     pub flag: &'static str,
-    /// The variable: `TOLLGATE_DATABASE_URL`.
+    /// The variable: `TALLYWEIR_DATABASE_URL`.
     pub variable: &'static str,
     /// Whether a text can be one.
     pub is_one: fn(&str) -> bool,
@@ -109,7 +109,7 @@ mod tests {
             what: "PostgreSQL URL",
             accepted: "a PostgreSQL URL such as postgres://user:password@host:port/database",
             flag: "--database-url",
-            variable: "TOLLGATE_DATABASE_URL",
+            variable: "TALLYWEIR_DATABASE_URL",
             is_one: |text| text.contains("://"),
             given,
             file,
@@ -139,7 +139,7 @@ mod tests {
             text
         };
         assert!(said(source(Some(&CANARY.into()), Some(sound.path()))).contains("both given"));
-        assert!(said(source(None, None)).contains("TOLLGATE_DATABASE_URL_FILE"));
+        assert!(said(source(None, None)).contains("TALLYWEIR_DATABASE_URL_FILE"));
         for nonsense in ["", "canary"] {
             assert!(said(source(Some(&nonsense.into()), None)).contains("such as postgres://"));
         }

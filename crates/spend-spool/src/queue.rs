@@ -116,7 +116,7 @@ impl<Q: SpendQueue> SpooledQueue<Q> {
         let spool = match spool.keep(event).await {
             Ok(Kept::Known(known)) => return Ok(known.into()),
             Ok(Kept::Stored) => {
-                metrics::counter!("tollgate_spool_spooled_total").increment(1);
+                metrics::counter!("tallyweir_spool_spooled_total").increment(1);
                 return Ok(Delivery::Spooled { because: asked.map_or(Because::CircuitOpen, Because::Queue) });
             }
             Err(error) => error,
@@ -133,7 +133,7 @@ impl<Q: SpendQueue> SpooledQueue<Q> {
             KeepError::NotRebuildable(_) => "not_rebuildable",
             KeepError::Storage(_) => "storage",
         };
-        metrics::counter!("tollgate_spool_refused_total", "reason" => reason).increment(1);
+        metrics::counter!("tallyweir_spool_refused_total", "reason" => reason).increment(1);
         tracing::error!(request_id = event.request_id(), %queue, %spool, "neither queue nor spool took an event");
         Err(SpoolError { queue, spool })
     }

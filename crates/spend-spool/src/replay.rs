@@ -150,9 +150,9 @@ impl<Q: SpendQueue> Replayer<Q> {
         if done.settled() + done.set_aside > 0 {
             spool.settle(change).await?;
         }
-        metrics::counter!("tollgate_spool_replayed_total").increment(done.accepted + done.duplicates);
-        metrics::counter!("tollgate_spool_conflicts_total").increment(done.conflicts);
-        metrics::counter!("tollgate_spool_set_aside_total").increment(done.set_aside);
+        metrics::counter!("tallyweir_spool_replayed_total").increment(done.accepted + done.duplicates);
+        metrics::counter!("tallyweir_spool_conflicts_total").increment(done.conflicts);
+        metrics::counter!("tallyweir_spool_set_aside_total").increment(done.set_aside);
         damaged.map_or(Ok(done), Err)
     }
 

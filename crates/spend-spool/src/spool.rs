@@ -180,8 +180,8 @@ impl Spool {
         let status = self.status();
         #[expect(clippy::cast_precision_loss, reason = "a gauge is for people")]
         {
-            metrics::gauge!("tollgate_spool_events").set(status.events as f64);
-            metrics::gauge!("tollgate_spool_bytes").set(status.bytes as f64);
+            metrics::gauge!("tallyweir_spool_events").set(status.events as f64);
+            metrics::gauge!("tallyweir_spool_bytes").set(status.bytes as f64);
         }
     }
 }

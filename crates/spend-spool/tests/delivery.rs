@@ -210,13 +210,13 @@ fn what_happens_is_counted() {
         .collect();
     let size = event("r-1", "a").body().len() as f64;
     for (name, value) in [
-        ("tollgate_spool_spooled_total", 3.0),
-        ("tollgate_spool_refused_total", 1.0),
-        ("tollgate_spool_replayed_total", 1.0),
-        ("tollgate_spool_conflicts_total", 1.0),
-        ("tollgate_spool_set_aside_total", 1.0),
-        ("tollgate_spool_events", 1.0),
-        ("tollgate_spool_bytes", size),
+        ("tallyweir_spool_spooled_total", 3.0),
+        ("tallyweir_spool_refused_total", 1.0),
+        ("tallyweir_spool_replayed_total", 1.0),
+        ("tallyweir_spool_conflicts_total", 1.0),
+        ("tallyweir_spool_set_aside_total", 1.0),
+        ("tallyweir_spool_events", 1.0),
+        ("tallyweir_spool_bytes", size),
     ] {
         assert!((found[name] - value).abs() < 0.5, "{name} is {}, not {value}", found[name]);
     }

@@ -99,7 +99,7 @@ async fn compare_shard(redis: &LiveRedis, ledger: &Ledger, shard: Shard, report:
     if status.damaged_counters > 0 {
         differ(
             "queue.counters",
-            format!("{} counters of pending spend are not what Tollgate writes", status.damaged_counters),
+            format!("{} counters of pending spend are not what Tallyweir writes", status.damaged_counters),
             "another hand wrote to them; `usage-flusher repair --yes` makes them anew",
         );
     }

@@ -105,7 +105,7 @@ impl Board {
     /// A step that failed.
     pub(crate) fn failed(&self, shard: Shard, error: String, needs_operator: bool) {
         let kind = if needs_operator { "operator" } else { "transient" };
-        counter!("tollgate_step_failures_total", "shard" => shard.to_string(), "kind" => kind).increment(1);
+        counter!("tallyweir_step_failures_total", "shard" => shard.to_string(), "kind" => kind).increment(1);
         self.shard(shard, |notice| {
             notice.error = Some(error);
             notice.needs_operator = needs_operator;
@@ -116,7 +116,7 @@ impl Board {
     pub(crate) fn owns(&self, sources: &[Shard], held: &BTreeSet<Shard>) {
         for shard in sources {
             let owned = held.contains(shard);
-            gauge!("tollgate_shard_owned", "shard" => shard.to_string()).set(if owned { 1.0 } else { 0.0 });
+            gauge!("tallyweir_shard_owned", "shard" => shard.to_string()).set(if owned { 1.0 } else { 0.0 });
             self.shard(*shard, |notice| notice.owned = owned);
         }
     }

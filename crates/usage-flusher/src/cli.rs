@@ -24,7 +24,7 @@ use crate::trace_export::TraceOptions;
 #[command(version, max_term_width = 110)]
 pub(crate) struct Cli {
     /// How to log on standard error: `auto` is text on a terminal and JSON elsewhere. RUST_LOG filters.
-    #[arg(long, global = true, env = "TOLLGATE_LOG_FORMAT", default_value = "auto")]
+    #[arg(long, global = true, env = "TALLYWEIR_LOG_FORMAT", default_value = "auto")]
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -98,30 +98,30 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) redis: RedisConnection,
     /// Address for /metrics, /livez, /readyz and /status, such as 127.0.0.1:9464 [default: none]
-    #[arg(long, env = "TOLLGATE_LISTEN", value_name = "IP:PORT", value_parser = address)]
+    #[arg(long, env = "TALLYWEIR_LISTEN", value_name = "IP:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Most shards that are worked on at once (1 to 64). Each takes a connection to PostgreSQL, beside two for the whole
     /// process, and memory for a batch
-    #[arg(long, env = "TOLLGATE_IN_FLIGHT", default_value = "4", value_parser = whole::<u8>(1..=64))]
+    #[arg(long, env = "TALLYWEIR_IN_FLIGHT", default_value = "4", value_parser = whole::<u8>(1..=64))]
     pub(crate) in_flight: u8,
     /// Smallest batch, in entries (1 to 10000)
-    #[arg(long, env = "TOLLGATE_BATCH_MIN", default_value = "100")]
+    #[arg(long, env = "TALLYWEIR_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,
     /// Largest batch, in entries (1 to 10000; best up to 2000: five are peeked at once, 10000 at most)
-    #[arg(long, env = "TOLLGATE_BATCH_MAX", default_value = "2000")]
+    #[arg(long, env = "TALLYWEIR_BATCH_MAX", default_value = "2000")]
     pub(crate) batch_max: BatchLimit,
     /// Wait when less than --batch-min is left, in milliseconds, so that the next batch gathers
-    #[arg(long, env = "TOLLGATE_LINGER_MS", default_value = "100", value_parser = millis)]
+    #[arg(long, env = "TALLYWEIR_LINGER_MS", default_value = "100", value_parser = millis)]
     pub(crate) linger_ms: Duration,
     /// Longest wait while nothing comes, in milliseconds
-    #[arg(long, env = "TOLLGATE_IDLE_MS", default_value = "500", value_parser = millis)]
+    #[arg(long, env = "TALLYWEIR_IDLE_MS", default_value = "500", value_parser = millis)]
     pub(crate) idle_ms: Duration,
     /// Longest wait for the batch at hand when told to stop, in milliseconds
-    #[arg(long, env = "TOLLGATE_STOP_DEADLINE_MS", default_value = "4000", value_parser = millis)]
+    #[arg(long, env = "TALLYWEIR_STOP_DEADLINE_MS", default_value = "4000", value_parser = millis)]
     pub(crate) stop_deadline_ms: Duration,
     /// How long the record of flushed batches is kept, in days (0 to 36500; 0 keeps it for ever). The last batch of a shard
     /// always stays
-    #[arg(long, env = "TOLLGATE_FLUSH_LOG_DAYS", default_value = "90", value_parser = whole::<u32>(0..=36_500))]
+    #[arg(long, env = "TALLYWEIR_FLUSH_LOG_DAYS", default_value = "90", value_parser = whole::<u32>(0..=36_500))]
     pub(crate) flush_log_days: u32,
     #[command(flatten)]
     pub(crate) trace: TraceOptions,

@@ -78,7 +78,7 @@ impl Endpoints {
             TcpListener::bind(address).await.map_err(|source| HttpError::Listen { address, source })?;
         let handle = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
-            .set_buckets_for_metric(Matcher::Full("tollgate_batch_entries".into()), &ENTRIES)?
+            .set_buckets_for_metric(Matcher::Full("tallyweir_batch_entries".into()), &ENTRIES)?
             .install_recorder()?;
         let shown = Shown { board, handle: handle.clone() };
         let router = Router::new()

@@ -22,7 +22,7 @@ const KINDS: [&str; 8] =
 /// Sets this process's counters to zero under all labels that are known beforehand, and says which build it is. Call it once,
 /// when metrics are collected.
 pub fn announce(sources: &[Shard]) {
-    gauge!("tollgate_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    gauge!("tallyweir_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     announce_batches(sources);
     announce_servers();
 }
@@ -30,22 +30,22 @@ pub fn announce(sources: &[Shard]) {
 fn announce_batches(sources: &[Shard]) {
     for shard in sources {
         for kind in ["transient", "operator"] {
-            counter!("tollgate_step_failures_total", "shard" => shard.to_string(), "kind" => kind)
+            counter!("tallyweir_step_failures_total", "shard" => shard.to_string(), "kind" => kind)
                 .increment(0);
         }
     }
     for kind in ["conflict", "refused"] {
-        counter!("tollgate_dead_letters_total", "kind" => kind).increment(0);
+        counter!("tallyweir_dead_letters_total", "kind" => kind).increment(0);
     }
     for counter in [
-        counter!("tollgate_commits_total"),
-        counter!("tollgate_events_settled_total"),
-        counter!("tollgate_events_duplicate_total"),
-        counter!("tollgate_events_conflict_total"),
-        counter!("tollgate_settled_picodollars_total"),
-        counter!("tollgate_acks_changed_total"),
-        counter!("tollgate_holds_expired_total"),
-        counter!("tollgate_flush_log_pruned_total"),
+        counter!("tallyweir_commits_total"),
+        counter!("tallyweir_events_settled_total"),
+        counter!("tallyweir_events_duplicate_total"),
+        counter!("tallyweir_events_conflict_total"),
+        counter!("tallyweir_settled_picodollars_total"),
+        counter!("tallyweir_acks_changed_total"),
+        counter!("tallyweir_holds_expired_total"),
+        counter!("tallyweir_flush_log_pruned_total"),
     ] {
         counter.increment(0);
     }
@@ -53,17 +53,17 @@ fn announce_batches(sources: &[Shard]) {
 
 fn announce_servers() {
     for class in CLASSES {
-        counter!("tollgate_postgresql_errors_total", "class" => class).increment(0);
+        counter!("tallyweir_postgresql_errors_total", "class" => class).increment(0);
     }
     for call in CALLS {
         for kind in KINDS {
-            counter!("tollgate_redis_errors_total", "call" => call, "kind" => kind).increment(0);
+            counter!("tallyweir_redis_errors_total", "call" => call, "kind" => kind).increment(0);
         }
     }
     for counter in [
-        counter!("tollgate_redis_reconnects_total"),
-        counter!("tollgate_redis_index_scans_total"),
-        counter!("tollgate_redis_index_rebuilds_total"),
+        counter!("tallyweir_redis_reconnects_total"),
+        counter!("tallyweir_redis_index_scans_total"),
+        counter!("tallyweir_redis_index_rebuilds_total"),
     ] {
         counter.increment(0);
     }
@@ -71,25 +71,25 @@ fn announce_servers() {
 
 /// PostgreSQL, or the way to it, failed.
 pub(crate) fn postgresql_error(class: &str) {
-    counter!("tollgate_postgresql_errors_total", "class" => class.to_owned()).increment(1);
+    counter!("tallyweir_postgresql_errors_total", "class" => class.to_owned()).increment(1);
 }
 
 /// A batch was committed.
 pub(crate) fn committed_at(now: DateTime<Utc>) {
-    gauge!("tollgate_last_commit_timestamp_seconds").set(seconds(now));
+    gauge!("tallyweir_last_commit_timestamp_seconds").set(seconds(now));
 }
 
 /// All gauges that come from this server were written.
 pub(crate) fn sampled(source: &'static str, now: DateTime<Utc>) {
-    gauge!("tollgate_last_sample_timestamp_seconds", "source" => source).set(seconds(now));
+    gauge!("tallyweir_last_sample_timestamp_seconds", "source" => source).set(seconds(now));
 }
 
 /// How the pool of connections to PostgreSQL stands.
 pub(crate) fn pool(status: PoolStatus) {
     let used = status.connections.saturating_sub(status.idle);
-    gauge!("tollgate_postgresql_connections", "state" => "idle").set(f64::from(status.idle));
-    gauge!("tollgate_postgresql_connections", "state" => "used").set(f64::from(used));
-    gauge!("tollgate_postgresql_connections_max").set(f64::from(status.max_connections));
+    gauge!("tallyweir_postgresql_connections", "state" => "idle").set(f64::from(status.idle));
+    gauge!("tallyweir_postgresql_connections", "state" => "used").set(f64::from(used));
+    gauge!("tallyweir_postgresql_connections_max").set(f64::from(status.max_connections));
 }
 
 /// Seconds since the epoch, to the millisecond.

@@ -21,7 +21,7 @@ pub struct Observed<T>(pub T);
 async fn timed<T>(phase: &'static str, call: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let answer = call.await;
-    histogram!("tollgate_batch_seconds", "phase" => phase).record(started.elapsed());
+    histogram!("tallyweir_batch_seconds", "phase" => phase).record(started.elapsed());
     answer
 }
 
@@ -45,7 +45,7 @@ impl<Q: SpendQueue> SpendQueue for Observed<Q> {
         let peeked = self.0.peek(shard, limit).await?;
         // A look at an empty shard is no batch: idle hours would drown the working ones.
         if !peeked.entries.is_empty() {
-            histogram!("tollgate_batch_seconds", "phase" => "peek").record(started.elapsed());
+            histogram!("tallyweir_batch_seconds", "phase" => "peek").record(started.elapsed());
         }
         Ok(peeked)
     }
@@ -53,7 +53,7 @@ impl<Q: SpendQueue> SpendQueue for Observed<Q> {
     async fn ack(&self, receipt: &Receipt) -> Result<Acked, Self::Error> {
         let acked = timed("ack", self.0.ack(receipt)).await?;
         if acked == Acked::Changed {
-            counter!("tollgate_acks_changed_total").increment(1);
+            counter!("tallyweir_acks_changed_total").increment(1);
         }
         Ok(acked)
     }
@@ -75,18 +75,18 @@ impl<L: SpendLedger> SpendLedger for Observed<L> {
         let committed = timed("commit", self.0.commit(settlement))
             .await
             .inspect_err(|error| meters::postgresql_error(&L::error_class(error)))?;
-        histogram!("tollgate_batch_entries").record(f64::from(entries));
-        counter!("tollgate_commits_total").increment(1);
+        histogram!("tallyweir_batch_entries").record(f64::from(entries));
+        counter!("tallyweir_commits_total").increment(1);
         meters::committed_at(Utc::now());
-        counter!("tollgate_events_settled_total").increment(committed.new);
+        counter!("tallyweir_events_settled_total").increment(committed.new);
         // A refused or foreign sum never gets here; what is settled is not negative.
-        counter!("tollgate_settled_picodollars_total")
+        counter!("tallyweir_settled_picodollars_total")
             .increment(u64::try_from(committed.cost.picos()).unwrap_or_default());
-        counter!("tollgate_events_duplicate_total").increment(committed.duplicates);
+        counter!("tallyweir_events_duplicate_total").increment(committed.duplicates);
         let conflicts = u64::try_from(committed.conflicts.len()).unwrap_or(u64::MAX);
-        counter!("tollgate_events_conflict_total").increment(conflicts);
-        counter!("tollgate_dead_letters_total", "kind" => "conflict").increment(conflicts);
-        counter!("tollgate_dead_letters_total", "kind" => "refused").increment(committed.refused);
+        counter!("tallyweir_events_conflict_total").increment(conflicts);
+        counter!("tallyweir_dead_letters_total", "kind" => "conflict").increment(conflicts);
+        counter!("tallyweir_dead_letters_total", "kind" => "refused").increment(committed.refused);
         Ok(committed)
     }
 

@@ -52,7 +52,7 @@ impl Pruner {
         for shard in ours {
             for _ in 0..STATEMENTS {
                 let pruned = ledger.prune_flush_log(*shard, horizon, ROWS).await?;
-                counter!("tollgate_flush_log_pruned_total").increment(pruned);
+                counter!("tallyweir_flush_log_pruned_total").increment(pruned);
                 if pruned < ROWS.into() {
                     break;
                 }

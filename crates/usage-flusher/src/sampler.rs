@@ -89,23 +89,23 @@ async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), L
     });
     let name = shard.to_string();
     let doubtful = if seen.index == Index::Doubtful { 1.0 } else { 0.0 };
-    gauge!("tollgate_queue_entries", "shard" => name.clone()).set(float(seen.backlog.entries));
-    gauge!("tollgate_queue_bytes", "shard" => name.clone()).set(float(seen.bytes));
-    gauge!("tollgate_queue_oldest_age_seconds", "shard" => name.clone())
+    gauge!("tallyweir_queue_entries", "shard" => name.clone()).set(float(seen.backlog.entries));
+    gauge!("tallyweir_queue_bytes", "shard" => name.clone()).set(float(seen.bytes));
+    gauge!("tallyweir_queue_oldest_age_seconds", "shard" => name.clone())
         .set(seen.backlog.age(now).as_secs_f64());
-    gauge!("tollgate_queue_index_doubtful", "shard" => name.clone()).set(doubtful);
-    gauge!("tollgate_queue_quarantined", "shard" => name).set(float(seen.quarantined));
+    gauge!("tallyweir_queue_index_doubtful", "shard" => name.clone()).set(doubtful);
+    gauge!("tallyweir_queue_quarantined", "shard" => name).set(float(seen.quarantined));
     Ok(())
 }
 
 /// Says how it stands with the partitions, and marks holds that have run out.
 async fn tend(ledger: &Ledger, board: &Board) -> Result<(), LedgerError> {
     let expired = ledger.expire_holds(Utc::now(), SWEPT).await?;
-    counter!("tollgate_holds_expired_total").increment(expired);
+    counter!("tallyweir_holds_expired_total").increment(expired);
     let headroom = ledger.partition_headroom(None).await?;
     let unplaced = ledger.default_partition_rows().await?;
-    gauge!("tollgate_partition_headroom_months").set(f64::from(headroom));
-    gauge!("tollgate_default_partition_rows").set(float(unplaced));
+    gauge!("tallyweir_partition_headroom_months").set(f64::from(headroom));
+    gauge!("tallyweir_default_partition_rows").set(float(unplaced));
     board.write(|notices| {
         notices.partition_headroom_months = Some(headroom);
         notices.default_partition_rows = Some(unplaced);

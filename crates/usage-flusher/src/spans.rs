@@ -57,9 +57,9 @@ pub(crate) fn batch(shard: Shard) -> Span {
         messaging.destination.partition.id = %shard,
         messaging.batch.message_count = Empty,
         "error.type" = Empty,
-        tollgate.batch.first_seq = Empty,
-        tollgate.batch.last_seq = Empty,
-        tollgate.batch.outcome = Empty,
+        tallyweir.batch.first_seq = Empty,
+        tallyweir.batch.last_seq = Empty,
+        tallyweir.batch.outcome = Empty,
     )
 }
 
@@ -120,14 +120,14 @@ pub(crate) fn describe_entries(batch: &Span, entries: u64, seqs: Option<(u64, u6
     let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
     batch.record(MESSAGE_COUNT, signed(entries));
     if let Some((first, last)) = seqs {
-        batch.record("tollgate.batch.first_seq", signed(first));
-        batch.record("tollgate.batch.last_seq", signed(last));
+        batch.record("tallyweir.batch.first_seq", signed(first));
+        batch.record("tallyweir.batch.last_seq", signed(last));
     }
 }
 
 /// How the batch ended.
 pub(crate) fn conclude(batch: &Span, outcome: Outcome) {
-    batch.record("tollgate.batch.outcome", outcome.as_str());
+    batch.record("tallyweir.batch.outcome", outcome.as_str());
 }
 
 /// That the batch failed, in which step, and why.

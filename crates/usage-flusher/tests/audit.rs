@@ -26,8 +26,8 @@ async fn enqueue(stack: &Stack, ids: std::ops::Range<u32>) {
 fn audit(stack: &Stack, json: bool) -> Output {
     let mut command = binary();
     command.args(["audit"]).args(json.then_some("--json")).env("RUST_LOG", "error");
-    command.env("TOLLGATE_REDIS_URL", stack.redis.url()).env("TOLLGATE_PREFIX", stack.redis.prefix());
-    command.env("TOLLGATE_DATABASE_URL", stack.database.url()).output().unwrap()
+    command.env("TALLYWEIR_REDIS_URL", stack.redis.url()).env("TALLYWEIR_PREFIX", stack.redis.prefix());
+    command.env("TALLYWEIR_DATABASE_URL", stack.database.url()).output().unwrap()
 }
 
 /// The names of what differs, in order; the exit code must say the same.

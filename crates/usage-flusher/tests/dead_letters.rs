@@ -46,7 +46,7 @@ impl Refusing {
 
     fn run(&self, words: &[&str]) -> (Output, String) {
         let mut command = binary();
-        command.arg("dead-letters").args(words).env("TOLLGATE_DATABASE_URL", self.database.url());
+        command.arg("dead-letters").args(words).env("TALLYWEIR_DATABASE_URL", self.database.url());
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout.clone()).unwrap();
         (output, text)
@@ -156,7 +156,7 @@ async fn a_letter_that_does_not_exist_and_a_database_that_is_not_migrated_are_on
     assert_eq!(String::from_utf8_lossy(&output.stderr), "error: there is no dead letter 999999\n");
     let bare = devstack::postgres().unwrap().database("bare").unwrap();
     let output =
-        binary().args(["dead-letters", "list"]).env("TOLLGATE_DATABASE_URL", bare.url()).output().unwrap();
+        binary().args(["dead-letters", "list"]).env("TALLYWEIR_DATABASE_URL", bare.url()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("usage-flusher migrate") && text.trim_end().lines().count() == 1, "{text}");
 }

@@ -17,7 +17,7 @@ const MORE_CANARY: &str = "canary-of-postgres";
 fn doctor(words: &[&str], redis: &str, database: &str) -> Output {
     let mut command = binary();
     command.arg("doctor").args(words).env("RUST_LOG", "debug");
-    for (name, url) in [("TOLLGATE_REDIS_URL", redis), ("TOLLGATE_DATABASE_URL", database)] {
+    for (name, url) in [("TALLYWEIR_REDIS_URL", redis), ("TALLYWEIR_DATABASE_URL", database)] {
         if !url.is_empty() {
             command.env(name, url);
         }
@@ -71,7 +71,7 @@ fn healthy_servers_are_exit_code_0_and_each_thing_that_is_fatal_is_1() {
 
     let before = report(&[], healthy.url(), database.url());
     assert_eq!(checks(&before, "fatal"), ["postgresql.migrations"]);
-    let migrated = binary().arg("migrate").env("TOLLGATE_DATABASE_URL", database.url()).status().unwrap();
+    let migrated = binary().arg("migrate").env("TALLYWEIR_DATABASE_URL", database.url()).status().unwrap();
     assert!(migrated.success());
 
     let after = report(&[], healthy.url(), database.url());
@@ -110,7 +110,9 @@ fn healthy_servers_are_exit_code_0_and_each_thing_that_is_fatal_is_1() {
 fn a_database_that_may_forget_commits_is_fatal() {
     let postgres = PostgresServer::builder().setting("fsync", "off").start().unwrap();
     let database = postgres.database("careless").unwrap();
-    assert!(binary().arg("migrate").env("TOLLGATE_DATABASE_URL", database.url()).status().unwrap().success());
+    assert!(
+        binary().arg("migrate").env("TALLYWEIR_DATABASE_URL", database.url()).status().unwrap().success()
+    );
     let healthy = redis().start().unwrap();
     assert_eq!(checks(&report(&[], healthy.url(), database.url()), "fatal"), ["postgresql.fsync"]);
 }

@@ -85,9 +85,9 @@ async fn a_working_flusher_is_alive_ready_and_counts_what_it_does() {
     assert!(flusher.get("/readyz").1.starts_with("ready\n"));
     let metrics = flusher.get("/metrics").1;
     for line in [
-        "tollgate_events_settled_total 3",
-        "tollgate_shard_owned{shard=\"0\"} 1",
-        "tollgate_batch_seconds_count{phase=\"commit\"} ",
+        "tallyweir_events_settled_total 3",
+        "tallyweir_shard_owned{shard=\"0\"} 1",
+        "tallyweir_batch_seconds_count{phase=\"commit\"} ",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
@@ -107,30 +107,30 @@ async fn counters_are_there_before_their_first_event_and_gauges_say_when_they_we
     let stack = Stack::start().await;
     let flusher = Running::start_with(&stack, &["--in-flight", "7"]);
     for name in [
-        "tollgate_commits_total",
-        "tollgate_settled_picodollars_total",
-        "tollgate_dead_letters_total{kind=\"refused\"}",
-        "tollgate_events_conflict_total",
-        "tollgate_step_failures_total{shard=\"0\",kind=\"operator\"}",
-        "tollgate_postgresql_errors_total{class=\"none\"}",
-        "tollgate_redis_errors_total{call=\"peek\",kind=\"damaged\"}",
-        "tollgate_redis_index_rebuilds_total",
-        "tollgate_holds_expired_total",
+        "tallyweir_commits_total",
+        "tallyweir_settled_picodollars_total",
+        "tallyweir_dead_letters_total{kind=\"refused\"}",
+        "tallyweir_events_conflict_total",
+        "tallyweir_step_failures_total{shard=\"0\",kind=\"operator\"}",
+        "tallyweir_postgresql_errors_total{class=\"none\"}",
+        "tallyweir_redis_errors_total{call=\"peek\",kind=\"damaged\"}",
+        "tallyweir_redis_index_rebuilds_total",
+        "tallyweir_holds_expired_total",
     ] {
         assert_eq!(metric(&flusher, name), Some(0.0), "{name}");
     }
-    let build = format!("tollgate_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    let build = format!("tallyweir_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     assert_eq!(metric(&flusher, &build), Some(1.0));
-    assert_eq!(metric(&flusher, "tollgate_last_commit_timestamp_seconds"), None, "nothing was committed");
-    until("the pool's size", || metric(&flusher, "tollgate_postgresql_connections_max") == Some(8.0));
+    assert_eq!(metric(&flusher, "tallyweir_last_commit_timestamp_seconds"), None, "nothing was committed");
+    until("the pool's size", || metric(&flusher, "tallyweir_postgresql_connections_max") == Some(8.0));
     let clock = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     for source in ["redis", "postgresql"] {
-        let name = format!("tollgate_last_sample_timestamp_seconds{{source=\"{source}\"}}");
+        let name = format!("tallyweir_last_sample_timestamp_seconds{{source=\"{source}\"}}");
         until("a look", || metric(&flusher, &name).is_some_and(|at| (clock() - at).abs() < 60.0));
     }
     stack.hot.enqueue(&event("r", 12_345)).await.unwrap();
-    until("the sum", || metric(&flusher, "tollgate_settled_picodollars_total") == Some(12_345.0));
-    let committed = metric(&flusher, "tollgate_last_commit_timestamp_seconds").unwrap();
+    until("the sum", || metric(&flusher, "tallyweir_settled_picodollars_total") == Some(12_345.0));
+    let committed = metric(&flusher, "tallyweir_last_commit_timestamp_seconds").unwrap();
     assert!((clock() - committed).abs() < 60.0, "{committed}");
 }
 
@@ -146,7 +146,7 @@ async fn old_rows_of_the_flush_log_are_pruned_and_the_audit_stays_exact() {
         "update flush_log set committed_at = now() - make_interval(days => 100 - 10 * last_seq::integer)";
     stack.database.execute("aged batches", aged).unwrap();
     let flusher = Running::start_with(&stack, &["--flush-log-days", "75"]);
-    until("the pruning", || metric(&flusher, "tollgate_flush_log_pruned_total") == Some(2.0));
+    until("the pruning", || metric(&flusher, "tallyweir_flush_log_pruned_total") == Some(2.0));
     let audit = stack.ledger.audit(10).await.unwrap();
     assert_eq!(audit, iam_ledger::LedgerAudit::default());
     assert_eq!(stack.ledger.last_flush(shard()).await.unwrap().map(|(seq, _)| seq), Some(4));

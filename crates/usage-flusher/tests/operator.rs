@@ -32,7 +32,7 @@ impl Queue {
     fn run(&self, words: &[&str]) -> Output {
         let mut command = binary();
         command.args(words).env("RUST_LOG", "error");
-        command.env("TOLLGATE_REDIS_URL", self.redis.url()).env("TOLLGATE_PREFIX", self.redis.prefix());
+        command.env("TALLYWEIR_REDIS_URL", self.redis.url()).env("TALLYWEIR_PREFIX", self.redis.prefix());
         command.output().unwrap()
     }
 

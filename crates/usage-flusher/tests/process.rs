@@ -127,12 +127,12 @@ async fn events_of_a_database_outage_all_land_later() {
     let redis = devstack::redis().unwrap().test();
     let binary = |command: &str| {
         let mut binary = support::binary();
-        binary.arg(command).env("TOLLGATE_DATABASE_URL", &url).stderr(std::process::Stdio::piped());
+        binary.arg(command).env("TALLYWEIR_DATABASE_URL", &url).stderr(std::process::Stdio::piped());
         binary
     };
     assert!(binary("migrate").status().unwrap().success());
     let mut run: Command = binary("run");
-    run.env("TOLLGATE_REDIS_URL", redis.url()).env("TOLLGATE_PREFIX", redis.prefix());
+    run.env("TALLYWEIR_REDIS_URL", redis.url()).env("TALLYWEIR_PREFIX", redis.prefix());
     let mut flusher = run.args(["--log-format", "json"]).spawn().unwrap();
     wait_for(&mut flusher, "flusher started");
 

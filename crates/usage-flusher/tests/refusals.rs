@@ -29,8 +29,8 @@ fn refused(words: &[&str], variables: &[(&str, &str)]) -> String {
 #[test]
 fn each_flag_with_a_wrong_value_is_named_with_what_is_accepted() {
     let urls = [
-        ("TOLLGATE_REDIS_URL", "redis://:canary-password@127.0.0.1:1"),
-        ("TOLLGATE_DATABASE_URL", "postgres://u:canary-password@127.0.0.1:1/d"),
+        ("TALLYWEIR_REDIS_URL", "redis://:canary-password@127.0.0.1:1"),
+        ("TALLYWEIR_DATABASE_URL", "postgres://u:canary-password@127.0.0.1:1/d"),
     ];
     for (flag, values, accepted) in [
         ("--batch-min", &["0", "10001", "x", "-1", ""][..], "1 to 10000"),
@@ -63,14 +63,14 @@ fn each_flag_with_a_wrong_value_is_named_with_what_is_accepted() {
 #[test]
 fn a_variable_with_a_wrong_value_is_refused_as_its_flag_is() {
     for (variable, value, accepted) in [
-        ("TOLLGATE_BATCH_MIN", "none", "1 to 10000"),
-        ("TOLLGATE_IN_FLIGHT", "4.0", "1 to 64"),
-        ("TOLLGATE_FLUSH_LOG_DAYS", "", "0 to 36500"),
-        ("TOLLGATE_LISTEN", "*:9464", "such as 127.0.0.1:9464"),
-        ("TOLLGATE_LOG_FORMAT", "logfmt", "json"),
+        ("TALLYWEIR_BATCH_MIN", "none", "1 to 10000"),
+        ("TALLYWEIR_IN_FLIGHT", "4.0", "1 to 64"),
+        ("TALLYWEIR_FLUSH_LOG_DAYS", "", "0 to 36500"),
+        ("TALLYWEIR_LISTEN", "*:9464", "such as 127.0.0.1:9464"),
+        ("TALLYWEIR_LOG_FORMAT", "logfmt", "json"),
     ] {
         let text = refused(&["run"], &[(variable, value)]);
-        let flag = variable.trim_start_matches("TOLLGATE_").to_lowercase().replace('_', "-");
+        let flag = variable.trim_start_matches("TALLYWEIR_").to_lowercase().replace('_', "-");
         assert!(text.contains(&format!("--{flag}")) && text.contains(accepted), "{text}");
     }
 }
@@ -85,19 +85,19 @@ fn a_url_comes_from_exactly_one_place_and_a_file_that_holds_none_is_named_withou
     };
     let url = "postgres://u:canary-password@127.0.0.1:1/d";
     let (sound, two) = (file("sound", &format!("{url}\n")), file("two", &format!("{url}\n{url}\n")));
-    let both = [("TOLLGATE_DATABASE_URL", url), ("TOLLGATE_DATABASE_URL_FILE", &*sound)];
+    let both = [("TALLYWEIR_DATABASE_URL", url), ("TALLYWEIR_DATABASE_URL_FILE", &*sound)];
     assert!(refused(&["migrate"], &both).contains("both given; exactly one"));
-    assert!(refused(&["migrate"], &[("TOLLGATE_DATABASE_URL_FILE", &two)]).contains("it has 2 lines"));
-    let nowhere = refused(&["run", "--redis-url-file=/nowhere"], &[("TOLLGATE_DATABASE_URL", url)]);
+    assert!(refused(&["migrate"], &[("TALLYWEIR_DATABASE_URL_FILE", &two)]).contains("it has 2 lines"));
+    let nowhere = refused(&["run", "--redis-url-file=/nowhere"], &[("TALLYWEIR_DATABASE_URL", url)]);
     assert!(nowhere.contains("--redis-url-file /nowhere: No such file"), "{nowhere}");
     // It is read: the server is what is missing.
-    let text = refused(&["migrate"], &[("TOLLGATE_DATABASE_URL_FILE", &sound)]);
+    let text = refused(&["migrate"], &[("TALLYWEIR_DATABASE_URL_FILE", &sound)]);
     assert!(text.contains("cannot connect to PostgreSQL at 127.0.0.1:1/d"), "{text}");
 }
 
 #[test]
 fn a_missing_url_is_named() {
-    let text = refused(&["run"], &[("TOLLGATE_DATABASE_URL", "postgres://h/d")]);
+    let text = refused(&["run"], &[("TALLYWEIR_DATABASE_URL", "postgres://h/d")]);
     assert!(text.contains("--redis-url"), "{text}");
     assert!(refused(&["migrate"], &[]).contains("--database-url"));
 }
@@ -105,30 +105,30 @@ fn a_missing_url_is_named() {
 #[test]
 fn unreachable_and_malformed_urls_are_one_line_that_says_what_failed() {
     let database = devstack::postgres().unwrap().database("refusals").unwrap();
-    let migrated = binary().arg("migrate").env("TOLLGATE_DATABASE_URL", database.url()).status().unwrap();
+    let migrated = binary().arg("migrate").env("TALLYWEIR_DATABASE_URL", database.url()).status().unwrap();
     assert!(migrated.success());
     let one_line = |text: &str| assert_eq!(text.trim_end().lines().count(), 1, "{text}");
     for url in
         ["nonsense-canary-password", "redis://:canary-password@127.0.0.1:1", "http://u:canary-password@h"]
     {
         let text =
-            refused(&["run"], &[("TOLLGATE_REDIS_URL", url), ("TOLLGATE_DATABASE_URL", database.url())]);
+            refused(&["run"], &[("TALLYWEIR_REDIS_URL", url), ("TALLYWEIR_DATABASE_URL", database.url())]);
         one_line(&text);
         assert!(text.contains("Redis"), "{text}");
     }
     for url in ["nonsense-canary-password", "postgres://u:canary-password@127.0.0.1:1/d"] {
-        let text = refused(&["migrate"], &[("TOLLGATE_DATABASE_URL", url)]);
+        let text = refused(&["migrate"], &[("TALLYWEIR_DATABASE_URL", url)]);
         one_line(&text);
     }
     let wrong_user = database.url().replacen("://", "://nobody-here:canary-password@x-", 1);
-    one_line(&refused(&["migrate"], &[("TOLLGATE_DATABASE_URL", &wrong_user)]));
+    one_line(&refused(&["migrate"], &[("TALLYWEIR_DATABASE_URL", &wrong_user)]));
 }
 
 #[tokio::test]
 async fn a_database_that_was_not_migrated_is_refused_with_the_command_that_helps() {
     let stack = Stack::start().await;
     let bare = devstack::postgres().unwrap().database("bare").unwrap();
-    let variables = [("TOLLGATE_REDIS_URL", stack.redis.url()), ("TOLLGATE_DATABASE_URL", bare.url())];
+    let variables = [("TALLYWEIR_REDIS_URL", stack.redis.url()), ("TALLYWEIR_DATABASE_URL", bare.url())];
     let text = refused(&["run"], &variables);
     assert!(text.contains("usage-flusher migrate"), "{text}");
 }

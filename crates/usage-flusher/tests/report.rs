@@ -58,7 +58,7 @@ async fn ledger() -> (TestDatabase, Ledger) {
 }
 
 fn report(database: &TestDatabase, words: &[&str]) -> Output {
-    binary().arg("report").args(words).env("TOLLGATE_DATABASE_URL", database.url()).output().unwrap()
+    binary().arg("report").args(words).env("TALLYWEIR_DATABASE_URL", database.url()).output().unwrap()
 }
 
 fn printed(database: &TestDatabase, words: &[&str]) -> String {
@@ -148,7 +148,7 @@ fn each_bad_flag_is_one_line_with_flag_value_and_what_is_accepted() {
         let output = binary()
             .arg("report")
             .args(words)
-            .env("TOLLGATE_DATABASE_URL", "postgres://u:canary-password@127.0.0.1:1/d")
+            .env("TALLYWEIR_DATABASE_URL", "postgres://u:canary-password@127.0.0.1:1/d")
             .output()
             .unwrap();
         let text = String::from_utf8(output.stderr).unwrap();

@@ -72,13 +72,13 @@ async fn a_flusher_does_not_grow_while_the_database_is_away() {
     let mut postgres = PostgresServer::builder().durability(Durability::Fast).start().unwrap();
     let database = postgres.database("away").unwrap();
     let url = database.url().to_owned();
-    assert!(binary().arg("migrate").env("TOLLGATE_DATABASE_URL", &url).status().unwrap().success());
+    assert!(binary().arg("migrate").env("TALLYWEIR_DATABASE_URL", &url).status().unwrap().success());
     let redis = devstack::redis().unwrap().test();
     let mut flusher = binary()
         .args(["run", "--log-format", "json", "--linger-ms", "5", "--idle-ms", "20"])
-        .env("TOLLGATE_DATABASE_URL", &url)
-        .env("TOLLGATE_REDIS_URL", redis.url())
-        .env("TOLLGATE_PREFIX", redis.prefix())
+        .env("TALLYWEIR_DATABASE_URL", &url)
+        .env("TALLYWEIR_REDIS_URL", redis.url())
+        .env("TALLYWEIR_PREFIX", redis.prefix())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();

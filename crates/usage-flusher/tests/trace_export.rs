@@ -148,9 +148,9 @@ async fn a_batch_is_a_trace_of_its_steps_and_the_last_one_is_sent_before_the_pro
         ("messaging.system", text("redis")),
         ("messaging.destination.partition.id", text("0")),
         ("messaging.batch.message_count", Some(Value::IntValue(3))),
-        ("tollgate.batch.first_seq", Some(Value::IntValue(1))),
-        ("tollgate.batch.last_seq", Some(Value::IntValue(3))),
-        ("tollgate.batch.outcome", text("acknowledged")),
+        ("tallyweir.batch.first_seq", Some(Value::IntValue(1))),
+        ("tallyweir.batch.last_seq", Some(Value::IntValue(3))),
+        ("tallyweir.batch.outcome", text("acknowledged")),
     ] {
         assert_eq!(said.get(name).cloned(), value, "{name} in {said:?}");
     }

@@ -58,7 +58,7 @@ impl Card {
     }
 
     fn redis_cli(&self) -> String {
-        format!("redis-cli -u '{}' --scan --pattern 'tollgate:*'", self.redis_url)
+        format!("redis-cli -u '{}' --scan --pattern 'tallyweir:*'", self.redis_url)
     }
 
     /// One object with all of it.

@@ -16,7 +16,7 @@ pub(crate) struct Metric {
 pub(crate) fn documented() -> BTreeMap<String, Metric> {
     let text = read("docs/operations/metrics.md");
     let mut metrics = BTreeMap::new();
-    for line in text.lines().filter(|line| line.starts_with("| `tollgate_")) {
+    for line in text.lines().filter(|line| line.starts_with("| `tallyweir_")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [name, kind, labels, unit, from, meaning] = cells[..] else { panic!("six cells: {line}") };
         assert!(!unit.is_empty() && !meaning.is_empty() && ["F", "G", "FG"].contains(&from), "{line}");
@@ -59,7 +59,7 @@ fn exported() -> BTreeMap<String, Vec<Metric>> {
                 let arguments = arguments(&text[at + call.len()..]);
                 let mut literals =
                     arguments.split('"').skip(1).step_by(2).zip(arguments.split('"').skip(2).step_by(2));
-                let Some((name, _)) = literals.next().filter(|(name, _)| name.starts_with("tollgate_"))
+                let Some((name, _)) = literals.next().filter(|(name, _)| name.starts_with("tallyweir_"))
                 else {
                     continue;
                 };

@@ -10,8 +10,8 @@ use crate::{below, list, read, root, text, yaml};
 
 const COMPOSE: &str = "docker-compose.yml";
 const KUBERNETES: [&str; 2] =
-    ["deploy/kubernetes/usage-flusher.yaml", "deploy/kubernetes/tollgate-gateway.yaml"];
-const UNITS: [&str; 2] = ["deploy/systemd/usage-flusher.service", "deploy/systemd/tollgate-gateway.service"];
+    ["deploy/kubernetes/usage-flusher.yaml", "deploy/kubernetes/tallyweir-gateway.yaml"];
+const UNITS: [&str; 2] = ["deploy/systemd/usage-flusher.service", "deploy/systemd/tallyweir-gateway.service"];
 
 #[test]
 fn packages_set_only_what_the_programs_read() {
@@ -206,6 +206,6 @@ fn images_run_as_nobody_and_build_what_is_locked() {
         assert!(steps.contains("HEALTHCHECK ") && steps.contains("/livez"), "{name}");
         assert!(names.insert(name));
     }
-    assert_eq!(names, BTreeSet::from(["mock-upstream", "tollgate-gateway", "usage-flusher"]));
+    assert_eq!(names, BTreeSet::from(["mock-upstream", "tallyweir-gateway", "usage-flusher"]));
     assert!(images.last().unwrap().starts_with("base AS usage-flusher\n"), "what is built without --target");
 }

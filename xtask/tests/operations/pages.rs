@@ -62,7 +62,7 @@ pub(crate) fn settings() -> BTreeSet<String> {
 /// The words in a text that look like our environment variables.
 pub(crate) fn named_settings(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    words.filter(|word| word.starts_with("TOLLGATE_")).map(str::to_owned).collect()
+    words.filter(|word| word.starts_with("TALLYWEIR_")).map(str::to_owned).collect()
 }
 
 /// `DeadLetters` as it is typed: `dead-letters`.

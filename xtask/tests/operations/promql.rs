@@ -61,7 +61,7 @@ pub(crate) fn read(expression: &str) -> Result<Named, String> {
                 if last == "offset" {
                     duration(found)?;
                 }
-                if found.starts_with("tollgate_") {
+                if found.starts_with("tallyweir_") {
                     named.metrics.insert(found.to_owned());
                 }
                 found.clone_into(&mut last);
@@ -128,10 +128,10 @@ pub(crate) fn duration(text: &str) -> Result<(), String> {
 #[test]
 fn metrics_and_variables_are_found_and_label_values_are_not() {
     let named = read(
-        "sum by (job) (rate(tollgate_a_total{kind!~\"tollgate_b|x\", job=~\"$job\"}[$__rate_interval])) / tollgate_c offset 5m",
+        "sum by (job) (rate(tallyweir_a_total{kind!~\"tallyweir_b|x\", job=~\"$job\"}[$__rate_interval])) / tallyweir_c offset 5m",
     )
     .unwrap();
-    assert_eq!(named.metrics, ["tollgate_a_total", "tollgate_c"].map(str::to_owned).into());
+    assert_eq!(named.metrics, ["tallyweir_a_total", "tallyweir_c"].map(str::to_owned).into());
     assert_eq!(named.variables, ["__rate_interval", "job"].map(str::to_owned).into());
 }
 

@@ -14,16 +14,16 @@ use crate::shape;
 use crate::stack::{PRICES, Stack, ledger};
 
 /// Where `cargo xtask bench` puts the flusher's path: it is another package's program.
-const FLUSHER: &str = "TOLLGATE_BENCH_FLUSHER";
+const FLUSHER: &str = "TALLYWEIR_BENCH_FLUSHER";
 const NONE: Bound = Bound::AtMost(0.0);
 const GIVE_UP: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(50);
 /// Counters of the gateway that tell of something that must not happen here.
 const MISHAPS: [(&str, &str); 4] = [
-    ("bills lost", "tollgate_gateway_bills_total{to=\"lost\"}"),
-    ("bills that took the way over the disk", "tollgate_gateway_bills_total{to=\"spooled\"}"),
-    ("degradations", "tollgate_redis_degradations_total"),
-    ("refusals", "tollgate_gateway_refusals_total"),
+    ("bills lost", "tallyweir_gateway_bills_total{to=\"lost\"}"),
+    ("bills that took the way over the disk", "tallyweir_gateway_bills_total{to=\"spooled\"}"),
+    ("degradations", "tallyweir_redis_degradations_total"),
+    ("refusals", "tallyweir_gateway_refusals_total"),
 ];
 
 /// The flusher's path, asked for before anything is measured.
@@ -37,8 +37,8 @@ pub(crate) fn settle(stack: &Stack, path: &Path) -> Result<Child> {
     let mut command = program(path);
     command
         .args(["run", "--log-format", "json"])
-        .env("TOLLGATE_REDIS_URL", stack.servers.redis_url())
-        .env("TOLLGATE_DATABASE_URL", stack.servers.database_url());
+        .env("TALLYWEIR_REDIS_URL", stack.servers.redis_url())
+        .env("TALLYWEIR_DATABASE_URL", stack.servers.database_url());
     let flusher = Child::start("usage-flusher", &mut command, stack.folder())?;
     drain(stack)?;
     Ok(flusher)

@@ -23,7 +23,7 @@ pub(crate) struct Child {
 /// A program without any of the surrounding settings.
 pub(crate) fn program(path: impl AsRef<Path>) -> Command {
     let mut command = Command::new(path.as_ref());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
         command.env_remove(name);
     }
     command.env_remove("RUST_LOG").stdin(Stdio::null());

@@ -57,7 +57,7 @@ impl Stack {
         let mut command = gateway(&servers);
         command.args(["run", "--log-format", "json", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
         command.arg("--spool").arg(folder.path().join("spool"));
-        let mut gateway = Child::start("tollgate-gateway", &mut command, folder.path())?;
+        let mut gateway = Child::start("tallyweir-gateway", &mut command, folder.path())?;
         let address = gateway.address()?;
         let alone = upstream.strip_prefix("http://").context("the mock's address")?.parse()?;
         Ok(Self {
@@ -102,11 +102,11 @@ pub(crate) async fn ledger(servers: &Servers) -> Result<Ledger> {
 }
 
 fn gateway(servers: &Servers) -> Command {
-    let mut command = program(env!("CARGO_BIN_EXE_tollgate-gateway"));
+    let mut command = program(env!("CARGO_BIN_EXE_tallyweir-gateway"));
     command
-        .env("TOLLGATE_REDIS_URL", servers.redis_url())
-        .env("TOLLGATE_DATABASE_URL", servers.database_url())
-        .env("TOLLGATE_PEPPER", PEPPER);
+        .env("TALLYWEIR_REDIS_URL", servers.redis_url())
+        .env("TALLYWEIR_DATABASE_URL", servers.database_url())
+        .env("TALLYWEIR_PEPPER", PEPPER);
     command
 }
 

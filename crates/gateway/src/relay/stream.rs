@@ -60,7 +60,7 @@ pub(super) async fn relay(
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     client.answer(Ok(response), told);
 
-    let open = metrics::gauge!("tollgate_gateway_streams_open");
+    let open = metrics::gauge!("tallyweir_gateway_streams_open");
     open.increment(1);
     let mut relay = Relay { call, sender, produced: Produced::default(), done: Bytes::new() };
     let Opened { mut response, events, first } = opened;
@@ -99,7 +99,7 @@ async fn finish(
         (End::Whole, Ok(())) => done,
         (End::Whole, Err(_)) => ApiError::billing_unavailable().event().into(),
         (End::ClientGone, _) => {
-            metrics::counter!("tollgate_gateway_client_departures_total").increment(1);
+            metrics::counter!("tallyweir_gateway_client_departures_total").increment(1);
             return usage;
         }
         (End::Broken, _) => ApiError::upstream().event().into(),

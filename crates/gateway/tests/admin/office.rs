@@ -28,12 +28,12 @@ impl Office {
 
     /// Runs the binary.
     pub(crate) fn run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tallyweir-gateway"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
             command.env_remove(name);
         }
-        command.args(words).env("TOLLGATE_DATABASE_URL", self.database.url());
-        command.env("TOLLGATE_PEPPER", PEPPER).env("RUST_LOG", "trace").output().unwrap()
+        command.args(words).env("TALLYWEIR_DATABASE_URL", self.database.url());
+        command.env("TALLYWEIR_PEPPER", PEPPER).env("RUST_LOG", "trace").output().unwrap()
     }
 
     /// Applies a tenant file.

@@ -98,7 +98,7 @@ fn without_a_pepper_or_a_database_it_says_which_is_missing() {
     for (given, missing) in
         [("--database-url=postgres://127.0.0.1:1/d", "--pepper-file"), (&pepper, "--database-url-file")]
     {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-gateway"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tallyweir-gateway"));
         let output = command.arg("tenant").arg(&file).arg(given).env_clear().output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let text = complaint(&output);

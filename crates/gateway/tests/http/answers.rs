@@ -11,7 +11,7 @@ async fn a_plain_answer_comes_as_the_upstream_gave_it_and_is_billed_exactly() {
     let response = world.chat(&chat("tokens=7,cached=3")).await;
     assert_eq!(response.status(), 200);
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
-    assert_eq!(response.headers()["x-tollgate-deployment"], "small-0");
+    assert_eq!(response.headers()["x-tallyweir-deployment"], "small-0");
     assert_eq!(response.headers()["x-litellm-key-spend"], "0");
     let answer: Value = json_of(response).await;
     assert_eq!(answer["usage"]["completion_tokens"], 7);
@@ -153,7 +153,7 @@ async fn machines_that_watch_are_answered() {
     let (status, metrics) = get("metrics").await;
     assert_eq!(status, 200);
     for name in ["requests_total", "bills_total", "overhead_seconds_bucket", "upstream_calls_total"] {
-        assert!(metrics.contains(&format!("tollgate_gateway_{name}")), "{name}");
+        assert!(metrics.contains(&format!("tallyweir_gateway_{name}")), "{name}");
     }
     assert!(!metrics.contains("laptop"), "no key is a label");
 }

@@ -38,7 +38,7 @@ async fn an_upstreams_refusal_of_the_request_is_passed_on() {
     for status in [400, 404, 422] {
         let response = world.chat(&chat(&format!("status={status}"))).await;
         assert_eq!(response.status().as_u16(), status);
-        assert!(response.headers().contains_key("x-tollgate-deployment"));
+        assert!(response.headers().contains_key("x-tallyweir-deployment"));
         let body: Value = json_of(response).await;
         assert!(body["error"]["message"].is_string(), "{body}");
     }
@@ -68,7 +68,7 @@ async fn another_deployment_answers_when_one_fails_before_any_output() {
         for mut body in [chat(""), stream("")] {
             body.as_object_mut().unwrap().remove("metadata");
             let response = world.chat(&body).await;
-            assert_eq!(response.headers()["x-tollgate-deployment"], "small-1", "{mock}");
+            assert_eq!(response.headers()["x-tallyweir-deployment"], "small-1", "{mock}");
             assert_eq!(response.status(), 200, "{mock}");
             assert!(!response.text().await.unwrap().is_empty());
         }
@@ -119,7 +119,7 @@ async fn a_conversation_stays_with_its_deployment() {
         let mut body = chat("tokens=20");
         body["prompt_cache_key"] = "talk-1".into();
         let response = world.chat(&body).await;
-        by.push(response.headers()["x-tollgate-deployment"].to_str().unwrap().to_owned());
+        by.push(response.headers()["x-tallyweir-deployment"].to_str().unwrap().to_owned());
         response.text().await.unwrap();
         // What was learnt of the first answer is kept after it.
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -47,7 +47,7 @@ impl Guarded {
             sqlx::raw_sql(block).execute(&sql).await.unwrap();
         }
         for role in ["flusher", "gateway", "auditor", "admin"] {
-            let set = format!("alter role tollgate_{role} password 'p'");
+            let set = format!("alter role tallyweir_{role} password 'p'");
             sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&sql).await.unwrap();
         }
         Self { database, owner, _server: server }
@@ -55,7 +55,7 @@ impl Guarded {
 
     fn url(&self, role: &str) -> String {
         let mut url = Url::parse(self.database.url()).unwrap();
-        url.set_username(&format!("tollgate_{role}")).unwrap();
+        url.set_username(&format!("tallyweir_{role}")).unwrap();
         url.set_password(Some("p")).unwrap();
         url.into()
     }

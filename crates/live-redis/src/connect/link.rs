@@ -113,7 +113,7 @@ impl Link {
     async fn replace(&self, number: u64) {
         match self.dialer.dial().await {
             Ok(connection) => {
-                metrics::counter!("tollgate_redis_reconnects_total").increment(1);
+                metrics::counter!("tallyweir_redis_reconnects_total").increment(1);
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = (number + 1, connection);
             }
             // The next call that fails asks again.

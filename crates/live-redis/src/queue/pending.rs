@@ -41,7 +41,7 @@ impl LiveRedis {
         let mut totals = vec![Usd::ZERO; asked.len()];
         for (gone_through, picos) in answers {
             if gone_through > 0 {
-                metrics::counter!("tollgate_redis_index_scans_total").increment(1);
+                metrics::counter!("tallyweir_redis_index_scans_total").increment(1);
             }
             if picos.len() != asked.len() {
                 let text = format!("{} amounts for {} queries", picos.len(), asked.len());

@@ -30,7 +30,7 @@ impl LiveRedis {
         call.arg(bound).arg(u8::from(although_proven));
         match self.wide_script::<Vec<u64>>(&call).await?[..] {
             [0, entries] => {
-                metrics::counter!("tollgate_redis_index_rebuilds_total").increment(1);
+                metrics::counter!("tallyweir_redis_index_rebuilds_total").increment(1);
                 tracing::warn!(shard = shard.index(), entries, "index of pending spend made anew");
                 Ok(Reindexed::Rebuilt { entries })
             }

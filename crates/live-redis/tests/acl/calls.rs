@@ -12,7 +12,7 @@ impl Guarded {
     /// while it is in doubt; it is in doubt afterwards.
     async fn strict_reads(&self, redis: &LiveRedis, picos: i128) {
         let expected = Usd::from_picos(picos);
-        self.admin::<u64>("HDEL tollgate:{0}:state doubt").await;
+        self.admin::<u64>("HDEL tallyweir:{0}:state doubt").await;
         for _ in 0..2 {
             assert_eq!(redis.pending(&team()).await, Ok(expected));
             assert_eq!(redis.pending_key("k").await, Ok(expected));
@@ -21,7 +21,7 @@ impl Guarded {
                 [PendingQuery::Organization { id: "o".into(), since: now() }, PendingQuery::Scope(team())];
             assert_eq!(redis.pending_all(&all).await, Ok(vec![Usd::ZERO, expected]));
             redis.backlog(shard()).await.unwrap();
-            self.admin::<u64>("HSET tollgate:{0}:state doubt test").await;
+            self.admin::<u64>("HSET tallyweir:{0}:state doubt test").await;
         }
     }
 }
@@ -76,7 +76,7 @@ async fn gateways_agree_on_a_shard_count() {
     let options = Options::default().with_shards("4".parse().unwrap());
     let redis = guarded.client(Role::Gateway, options).await;
     redis.enqueue(&event("r1", 5)).await.unwrap();
-    assert_eq!(guarded.admin::<String>("HGET tollgate:{0}:state shards").await, "4");
+    assert_eq!(guarded.admin::<String>("HGET tallyweir:{0}:state shards").await, "4");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_flusher_can_make_each_of_its_calls() {
     }
     let flusher = guarded.open(Role::Flusher).await;
     assert_eq!(flusher.reindex(shard()).await, Ok(Reindexed::Proven));
-    guarded.admin::<u64>("DEL tollgate:{0}:hot").await;
+    guarded.admin::<u64>("DEL tallyweir:{0}:hot").await;
     assert_eq!(flusher.reindex(shard()).await, Ok(Reindexed::Rebuilt { entries: 3 }));
     for left in [2, 1, 0] {
         let receipt = flusher.peek(shard(), limit(1)).await.unwrap().receipt().unwrap();
@@ -103,7 +103,7 @@ async fn a_flusher_can_make_each_of_its_calls() {
         assert_eq!(flusher.depth(shard()).await, Ok(left));
         flusher.backlog(shard()).await.unwrap();
     }
-    let left: Vec<String> = guarded.admin("KEYS tollgate:{0}:[hcsq][ouiu]*").await;
+    let left: Vec<String> = guarded.admin("KEYS tallyweir:{0}:[hcsq][ouiu]*").await;
     assert_eq!(left, Vec::<String>::new());
 }
 

@@ -54,7 +54,7 @@ async fn the_doctor_asks_about_an_older_queue_where_there_is_one() {
             let finding = findings.iter().find(|finding| finding.check == check).unwrap();
             assert_eq!(finding.severity, Severity::Fatal, "{role}: {finding:?}");
             assert!(
-                finding.what.contains("xhub:spendlog") && !finding.what.contains("tollgate"),
+                finding.what.contains("xhub:spendlog") && !finding.what.contains("tallyweir"),
                 "{finding:?}"
             );
         }

@@ -1,6 +1,6 @@
 //! Random programs leave Redis and the model of the queue in the same state and get the same answers.
 //!
-//! `TOLLGATE_SEED=<number>` repeats a run: each test prints the number that it started from.
+//! `TALLYWEIR_SEED=<number>` repeats a run: each test prints the number that it started from.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -34,8 +34,8 @@ enum Place {
 }
 
 fn seed() -> u64 {
-    match std::env::var("TOLLGATE_SEED") {
-        Ok(text) => text.parse().expect("TOLLGATE_SEED is a whole number"),
+    match std::env::var("TALLYWEIR_SEED") {
+        Ok(text) => text.parse().expect("TALLYWEIR_SEED is a whole number"),
         Err(_) => RandomState::new().hash_one(Instant::now()),
     }
 }
@@ -59,7 +59,7 @@ async fn world(place: Place, number: u64) -> World {
 /// Runs programs in several threads at once; answers how many steps they had.
 fn run(place: Place, threads: u8, programs: u32) -> u64 {
     let (seed, started, steps) = (seed(), Instant::now(), AtomicU64::new(0));
-    println!("{place:?}: TOLLGATE_SEED={seed}");
+    println!("{place:?}: TALLYWEIR_SEED={seed}");
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let steps = &steps;
@@ -81,7 +81,7 @@ fn run(place: Place, threads: u8, programs: u32) -> u64 {
                     },
                 );
                 if let Err(error) = outcome {
-                    panic!("TOLLGATE_SEED={seed} repeats this: {error}");
+                    panic!("TALLYWEIR_SEED={seed} repeats this: {error}");
                 }
             });
         }

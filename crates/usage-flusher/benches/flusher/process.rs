@@ -27,15 +27,15 @@ impl FlusherProcess {
     /// Started as it is deployed: default pace, endpoints served, JSON log. Only their addresses are ours.
     pub(crate) fn start(stack: &Stack) -> Result<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_usage-flusher"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
             command.env_remove(name);
         }
         let log = stack.folder().join("flusher.log");
         let lines = File::options().create(true).append(true).open(&log)?;
         let child = command
             .args(["run", "--log-format", "json", "--listen", "127.0.0.1:0"])
-            .env("TOLLGATE_REDIS_URL", stack.redis_url())
-            .env("TOLLGATE_DATABASE_URL", stack.database_url())
+            .env("TALLYWEIR_REDIS_URL", stack.redis_url())
+            .env("TALLYWEIR_DATABASE_URL", stack.database_url())
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stderr(lines)
@@ -86,7 +86,7 @@ impl FlusherProcess {
         let mut text = String::new();
         endpoint.read_to_string(&mut text)?;
         let seconds = |phase: &'static str| {
-            let name = format!("tollgate_batch_seconds_sum{{phase=\"{phase}\"}} ");
+            let name = format!("tallyweir_batch_seconds_sum{{phase=\"{phase}\"}} ");
             let sum = text.lines().find_map(|line| line.strip_prefix(name.as_str()));
             Ok((phase, sum.with_context(|| format!("no {name}in the metrics"))?.trim().parse()?))
         };

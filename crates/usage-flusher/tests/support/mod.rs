@@ -56,9 +56,9 @@ impl Stack {
         let mut command = binary();
         command
             .args(["run", "--log-format", "json", "--linger-ms", "5", "--idle-ms", "20"])
-            .env("TOLLGATE_REDIS_URL", self.redis.url())
-            .env("TOLLGATE_DATABASE_URL", self.database.url())
-            .env("TOLLGATE_PREFIX", self.redis.prefix())
+            .env("TALLYWEIR_REDIS_URL", self.redis.url())
+            .env("TALLYWEIR_DATABASE_URL", self.database.url())
+            .env("TALLYWEIR_PREFIX", self.redis.prefix())
             .stderr(Stdio::piped());
         command
     }
@@ -67,7 +67,7 @@ impl Stack {
 /// The binary with none of the surrounding settings.
 pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_usage-flusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOLLGATE_")) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
         command.env_remove(name);
     }
     command
