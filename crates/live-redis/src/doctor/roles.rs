@@ -36,11 +36,13 @@ const GATEWAY: &[Rights] = &[
 ];
 
 const FLUSHER: &[Rights] = &[
-    (&[Queue], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1"]),
+    (&[Queue], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1", "MEMORY|USAGE"]),
+    // How many were moved aside, not what they are.
+    (&[Quarantine], &["LLEN"]),
     (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
     (&[Hot, Count, SinceAmount], &["HMGET x", "HLEN", "HSET x x", "HDEL x"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZADD 0 x", "ZREM x"]),
-    (&[OlderList], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1"]),
+    (&[OlderList], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1", "MEMORY|USAGE"]),
     (&[OlderCounter], &["GET", "INCRBYFLOAT 1", "DEL"]),
 ];
 
@@ -181,7 +183,7 @@ mod tests {
         Calls {
             role: Role::Flusher,
             scripts: &["PEEK", "ACK", "ACK_OLDER", "REINDEX", "BACKLOG"],
-            directly: &["LLEN"],
+            directly: &["LLEN", "MEMORY|USAGE"],
         },
         Calls {
             role: Role::Operator,

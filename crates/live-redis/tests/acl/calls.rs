@@ -94,6 +94,8 @@ async fn a_flusher_can_make_each_of_its_calls() {
         gateway.enqueue(&event).await.unwrap();
     }
     let flusher = guarded.open(Role::Flusher).await;
+    let glance = flusher.queue_glance(shard()).await.unwrap();
+    assert_eq!((glance.backlog.entries, glance.bytes > 0, glance.quarantined), (3, true, 0));
     assert_eq!(flusher.reindex(shard()).await, Ok(Reindexed::Proven));
     guarded.admin::<u64>("DEL tallyweir:{0}:hot").await;
     assert_eq!(flusher.reindex(shard()).await, Ok(Reindexed::Rebuilt { entries: 3 }));
@@ -175,6 +177,7 @@ async fn the_queue_of_an_older_deployment_is_read_by_all_and_drained_by_the_flus
         assert_eq!(redis.queue_status(Shard::OLDER).await.unwrap().head.entries.len(), 1, "{role}");
     }
     let flusher = guarded.client(Role::Flusher, older()).await;
+    assert_eq!(flusher.queue_glance(Shard::OLDER).await.unwrap().backlog.entries, 1);
     let batch = flusher.peek(Shard::OLDER, limit(10)).await.unwrap();
     let done = Acked::Done { depth: 0, short_counters: 0 };
     assert_eq!(flusher.ack(&batch.receipt().unwrap()).await, Ok(done));
