@@ -6,6 +6,7 @@ mod clock;
 mod lane;
 mod rebuild;
 mod settle;
+mod together;
 
 use chrono::{DateTime, Utc};
 use rate_plan::{Admitted, Decision, Limits, MAX_LIMIT, RatePlan, RateTree, Scope, UsageError};
@@ -21,6 +22,7 @@ use crate::keys::FLAT_PARTITION;
 use crate::{LiveRedis, WindowClock, script};
 use call::{Ask, Call, Reply, field};
 use std::sync::Arc;
+use together::Together;
 
 impl LiveRedis {
     /// Decides one request and, when every limit allows it, counts it on every node of its path: atomically,
@@ -32,13 +34,13 @@ impl LiveRedis {
     /// not an error, and moves no counter.
     ///
     /// Calls for one partition that wait while another is under way go together in the next one, in the order of
-    /// their arrival (design D12). Dropping the future before it was sent leaves nothing behind; afterwards the
+    /// their arrival, as far as they are of one version of one tree, or flat (design D12); each is decided as it would be alone. Dropping the future before it was sent leaves nothing behind; afterwards the
     /// request may be counted.
     ///
     /// # Errors
     ///
     /// When Redis did not decide: the request must not run. After [`CallError::Timeout`] or
-    /// [`CallError::Connection`] it may have been counted; trying again can count it twice, never too little.
+    /// [`CallError::Connection`] (or [`CallError::Panicked`]) it may have been counted; trying again can count it twice, never too little.
     pub async fn admit_rate_plan(
         &self,
         plan: &RatePlan,
@@ -84,7 +86,8 @@ impl LiveRedis {
             let decided = self.decide(partition, std::slice::from_ref(&ask), now.timestamp()).await?;
             let decision = decided.decisions.into_iter().next();
             let decision = decision.ok_or_else(|| CallError::Answer("admission answered nothing".into()))?;
-            return Ok(self.admission(partition, decided.second, ask, decision)?);
+            let second = decided.second.unwrap_or(now.timestamp());
+            return Ok(self.admission(partition, second, ask, decision)?);
         }
         self.admit_in_lane(partition, ask, now.timestamp()).await
     }
@@ -109,24 +112,25 @@ impl LiveRedis {
         }
     }
 
-    /// Decides requests of one tree in the order given, in one call: what happens to calls that wait, by hand.
+    /// Decides requests of one tree in the order given, in one call: what happens to calls that wait, by hand. Flat lists of unlike
+    /// scopes go together too, as long as none gives a scope other limits than one before it.
     ///
     /// Each has an answer of its own; one that cannot be decided does not touch the others.
     ///
     /// # Errors
     ///
     /// As [`LiveRedis::admit_rate_plan`], for all of them together; [`InputError::SeveralTrees`] when the plans are not of
-    /// one version of one tree.
+    /// one version of one tree, or two flat ones limit a scope differently.
     pub async fn admit_rate_plans(
         &self,
         partition: &str,
         requests: &[(RatePlan, i64)],
         now: DateTime<Utc>,
     ) -> Result<Vec<Result<Admission, UsageError>>, LiveRedisError> {
-        let mut asks = Vec::with_capacity(requests.len());
+        let (mut asks, mut together) = (Vec::with_capacity(requests.len()), Together::default());
         for (place, (plan, estimate)) in requests.iter().enumerate() {
             require_estimate(*estimate)?;
-            if plan.tree().fingerprint() != requests[0].0.tree().fingerprint() {
+            if !together.takes_plan(plan) {
                 return Err(InputError::SeveralTrees { field: "requests", place }.into());
             }
             asks.push(Ask { plan: plan.clone(), estimate: *estimate });
@@ -135,11 +139,12 @@ impl LiveRedis {
             return Ok(Vec::new());
         }
         let decided = self.decide(partition, &asks, now.timestamp()).await?;
+        let second = decided.second.unwrap_or(now.timestamp());
         let each = asks.into_iter().zip(decided.decisions);
-        Ok(each.map(|(ask, decision)| self.admission(partition, decided.second, ask, decision)).collect())
+        Ok(each.map(|(ask, decision)| self.admission(partition, second, ask, decision)).collect())
     }
 
-    /// Decides asks of one tree, partition and minute in one call, rebuilding first when the minute's counters belong
+    /// Decides asks that go together, of one partition and minute, in one call, rebuilding first when the minute's counters belong
     /// to another version of the tree.
     async fn decide(&self, partition: &str, asks: &[Ask], now: i64) -> Result<Decided, LiveRedisError> {
         self.within_deadline(Box::pin(self.decide_unbounded(partition, asks, now))).await
@@ -154,8 +159,8 @@ impl LiveRedis {
         let call = Call::new(asks)?;
         let shard = self.shard_count().shard_of(partition);
         let keys = self.shared.options.prefix.shard(shard);
+        let mut guess = self.shared.clock.guess(now);
         loop {
-            let guess = self.shared.clock.guess(now);
             let minute = rate_plan::minute_of(guess);
             let script = if call.is_one() { &script::ADMIT_ONE } else { &script::ADMIT_BATCH };
             let mut invocation = script.prepare_invoke();
@@ -175,13 +180,15 @@ impl LiveRedis {
             match call.reply(answer)? {
                 Reply::Decided { decisions, second } => {
                     self.shared.clock.learn(now, second);
-                    return Ok(Decided { decisions, second: second.unwrap_or(now) });
+                    return Ok(Decided { decisions, second });
                 }
                 // The server's minute was none of the three: the clocks differ by more, and now it is known by how much.
-                Reply::OtherMinute { second } => self.shared.clock.learn(now, Some(second)),
+                Reply::OtherMinute { second } => {
+                    self.shared.clock.learn(now, Some(second));
+                    guess = second;
+                }
                 Reply::OtherVersion { second } => {
-                    let second = second.unwrap_or(now);
-                    let key = keys.rate(rate_plan::minute_of(second), partition);
+                    let key = keys.rate(rate_plan::minute_of(second.unwrap_or(now)), partition);
                     let decisions = self.rebuild(&key, &call).await?;
                     return Ok(Decided { decisions, second });
                 }
@@ -207,8 +214,8 @@ impl LiveRedis {
 struct Decided {
     /// One for each ask, in order.
     decisions: Vec<Result<Decision, UsageError>>,
-    /// The unix second that chose the minute.
-    second: i64,
+    /// The server's unix second, where its clock chose the minute.
+    second: Option<i64>,
 }
 
 fn require_estimate(estimate: i64) -> Result<(), UsageError> {

@@ -74,6 +74,14 @@ pub enum CallError {
     /// The answer does not have the form that the script gives.
     #[error("unexpected answer from Redis: {0}")]
     Answer(String),
+    /// A defect of this client: the code that made the call for several that waited together panicked. The call may have run.
+    /// Among several, one of the others has most likely caused it, and a retry in other company may succeed; alone, the
+    /// same input will fail again.
+    #[error("a defect of the Redis client ended a call for {asks} callers; the call may have run")]
+    Panicked {
+        /// How many waited for the call.
+        asks: usize,
+    },
 }
 
 /// Why a call of [`crate::LiveRedis`] failed. Nothing was written unless the variant says otherwise.
@@ -127,6 +135,7 @@ impl LiveRedisError {
             Self::Call(CallError::Unavailable(_)) => "unavailable",
             Self::Call(CallError::Refused(_)) => "refused",
             Self::Call(CallError::Answer(_)) => "answer",
+            Self::Call(CallError::Panicked { .. }) => "panicked",
             Self::Damaged(_) => "damaged",
             Self::Unproven(_) => "unproven",
             Self::CounterFull(_) => "counter_full",
@@ -141,6 +150,7 @@ impl QueueError for LiveRedisError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Call(CallError::Timeout(_) | CallError::Connection(_) | CallError::Unavailable(_)) => true,
+            Self::Call(CallError::Panicked { asks }) => *asks > 1,
             Self::CounterFull(_) | Self::Unproven(_) | Self::Usage(UsageError::CounterFull { .. }) => true,
             Self::NotConfigured
             | Self::Call(_)

@@ -68,14 +68,15 @@ pub enum InputError {
         /// `negative`, `infinite` or `not a number`.
         class: &'static str,
     },
-    /// Plans of several trees, or of several versions of one, where one call decides requests of a single one.
+    /// Plans that one call cannot decide together: of several trees, of several versions of one, or flat with unlike limits for a
+    /// scope.
     #[error(
-        "{field}: the plan at place {place} is of another tree than the first; one call decides requests of one tree"
+        "{field}: the plan at place {place} is of another tree than the first, or limits a scope differently; one call decides requests of one tree"
     )]
     SeveralTrees {
         /// The argument.
         field: &'static str,
-        /// The first plan that is of another tree, from 0.
+        /// The first plan that does not fit those before it, from 0.
         place: usize,
     },
 }

@@ -1,6 +1,7 @@
 //! The arguments and answers of the admission scripts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rate_plan::{Decision, Dimension, NodeWindow, RatePlan, RateTree, Scope, UsageError, admit_on_path};
 use redis::{FromRedisValue, ScriptInvocation, Value};
@@ -34,15 +35,21 @@ impl Ask {
     }
 }
 
-/// Asks of one tree, made ready: its distinct nodes, and the asks in terms of them.
+/// Asks that go [together](super::together::Together), made ready: their distinct nodes, and the asks in terms of them.
 pub(super) struct Call<'a> {
     asks: &'a [Ask],
-    /// Tree indices of the nodes of all paths, each once; a single path's are leaf to root.
-    nodes: Vec<usize>,
-    /// Places in `nodes`, the asks' paths one behind the other.
+    /// Places in `fields` and `terms`, the asks' paths one behind the other.
     places: Vec<usize>,
+    /// Of each node of any path, once; a single path's are leaf to root.
     fields: Vec<String>,
     terms: Vec<u8>,
+}
+
+/// What tells a node from the others of a call: its index, which costs less, where all asks have the very same tree.
+#[derive(PartialEq, Eq, Hash)]
+enum Name<'a> {
+    Index(usize),
+    Scope(&'a Scope),
 }
 
 /// What a script answered.
@@ -53,51 +60,69 @@ pub(super) enum Reply {
 }
 
 impl<'a> Call<'a> {
-    /// `asks` is not empty, and all its plans are of one version of one tree.
+    /// `asks` is not empty, and they go together.
     pub(super) fn new(asks: &'a [Ask]) -> Result<Self, LiveRedisError> {
-        let mut nodes = Vec::new();
-        let mut places = Vec::new();
-        match asks {
+        let first = asks[0].plan.tree();
+        let one_tree = asks.iter().all(|ask| Arc::ptr_eq(ask.plan.tree(), first));
+        let most = asks[0].plan.path().len();
+        let mut call =
+            Self { asks, places: Vec::new(), fields: Vec::new(), terms: Vec::with_capacity(most * 32) };
+        if let [ask] = asks {
             // A path names no node twice.
-            [ask] => {
-                nodes.extend_from_slice(ask.plan.path().as_slice());
-                places.extend(0..nodes.len());
+            for &node in ask.plan.path().as_slice() {
+                call.places.push(call.fields.len());
+                call.name(first, node)?;
             }
-            _ => {
-                let mut known = HashMap::new();
-                for node in asks.iter().flat_map(|ask| ask.plan.path().as_slice()) {
-                    places.push(*known.entry(*node).or_insert_with(|| {
-                        nodes.push(*node);
-                        nodes.len() - 1
-                    }));
+            return Ok(call);
+        }
+        let mut known = HashMap::new();
+        for ask in asks {
+            let tree = ask.plan.tree();
+            for &node in ask.plan.path().as_slice() {
+                let name = if one_tree { Name::Index(node) } else { Name::Scope(&tree.nodes()[node].scope) };
+                let place = *known.entry(name).or_insert(call.fields.len());
+                if place == call.fields.len() {
+                    call.name(tree, node)?;
                 }
+                call.places.push(place);
             }
         }
-        let tree = asks[0].plan.tree();
-        let fields = nodes.iter().map(|&node| field(&tree.nodes()[node].scope)).collect::<Result<_, _>>()?;
-        let mut terms = Vec::with_capacity(nodes.len() * 32);
-        for &node in &nodes {
-            terms.extend(limits(tree, node));
-            for dimension in Dimension::ALL {
-                terms.extend(tree.promised(node, dimension).to_be_bytes());
-            }
-        }
-        Ok(Self { asks, nodes, places, fields, terms })
+        Ok(call)
     }
 
+    /// One more node.
+    fn name(&mut self, tree: &RateTree, node: usize) -> Result<(), LiveRedisError> {
+        self.fields.push(field(&tree.nodes()[node].scope)?);
+        self.terms.extend(limits(tree, node));
+        for dimension in Dimension::ALL {
+            self.terms.extend(tree.promised(node, dimension).to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// The asks' tree; of flat ones any, which tells nothing about the scopes of the others.
     pub(super) fn tree(&self) -> &RateTree {
         self.asks[0].plan.tree()
     }
 
-    /// Tree indices of the nodes of all paths.
-    pub(super) fn nodes(&self) -> &[usize] {
-        &self.nodes
+    /// The fields of the nodes of all paths.
+    pub(super) fn fields(&self) -> &[String] {
+        &self.fields
+    }
+
+    /// Each ask and the places of its path.
+    fn each(&self) -> impl Iterator<Item = (&Ask, &[usize])> {
+        self.asks.iter().scan(&self.places[..], |rest, ask| {
+            let (path, behind) = rest.split_at(ask.plan.path().len());
+            *rest = behind;
+            Some((ask, path))
+        })
     }
 
     /// Whether the script for one request can take it: it walks a chain, which several independent scopes are not.
     pub(super) fn is_one(&self) -> bool {
-        let chain = !self.tree().is_flat() || self.nodes.len() == 1;
-        self.asks.len() == 1 && self.nodes.len() <= ONE_PATH && chain
+        let chain = !self.tree().is_flat() || self.fields.len() == 1;
+        self.asks.len() == 1 && self.fields.len() <= ONE_PATH && chain
     }
 
     /// Arguments of the scripts `admit_one` and `admit_batch`; `minute` when the server's clock is to decide.
@@ -156,17 +181,17 @@ impl<'a> Call<'a> {
     /// The MessagePack array that `admit_batch` describes: consecutive asks of one path make one run.
     fn runs(&self) -> Vec<u8> {
         let mut numbers = Vec::with_capacity(self.places.len() + 2 * self.asks.len());
-        let mut at = 0;
-        let mut asks = self.asks;
-        while let Some(first) = asks.first() {
-            let path = first.plan.path();
-            let same = asks.iter().take_while(|ask| ask.plan.path() == path).count();
+        let mut each = self.each().peekable();
+        while let Some((ask, path)) = each.next() {
             numbers.push(path.len() as u64);
-            numbers.extend(self.places[at..at + path.len()].iter().map(|&place| place as u64 + 1));
-            numbers.push(same as u64);
-            numbers.extend(asks[..same].iter().map(Ask::tokens));
-            at += same * path.len();
-            asks = &asks[same..];
+            numbers.extend(path.iter().map(|&place| place as u64 + 1));
+            let (requests, mut run) = (numbers.len(), 1);
+            numbers.extend([run, ask.tokens()]);
+            while let Some((ask, _)) = each.next_if(|(_, same)| *same == path) {
+                numbers.push(ask.tokens());
+                run += 1;
+            }
+            numbers[requests] = run;
         }
         let large = self.asks.iter().any(|ask| ask.tokens() > LARGE);
         pack(self.tree().is_flat(), large, &numbers)
@@ -182,7 +207,7 @@ impl<'a> Call<'a> {
             [b'R'] => return Ok(Reply::OtherVersion { second: convert(answer.next())? }),
             _ => {}
         }
-        let mut windows = Vec::with_capacity(self.nodes.len());
+        let mut windows = Vec::with_capacity(self.fields.len());
         for field in &self.fields {
             let value: Option<Vec<u8>> = convert(answer.next())?;
             windows.push(match value {
@@ -195,11 +220,8 @@ impl<'a> Call<'a> {
             return Err(unlike(&codes));
         }
         let mut decisions = Vec::with_capacity(self.asks.len());
-        let mut places = &self.places[..];
         let mut path = Vec::new();
-        for (ask, code) in self.asks.iter().zip(&codes) {
-            let (mine, rest) = places.split_at(ask.plan.path().len());
-            places = rest;
+        for ((ask, mine), code) in self.each().zip(&codes) {
             path.clear();
             path.extend(mine.iter().map(|&place| windows[place]));
             let decision = admit_on_path(&ask.plan, &mut path, ask.estimate);
@@ -249,9 +271,9 @@ fn pack(flat: bool, large: bool, numbers: &[u64]) -> Vec<u8> {
 }
 
 /// A MessagePack array of texts.
-pub(super) fn pack_texts(texts: &[String]) -> Vec<u8> {
+pub(super) fn pack_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Vec<u8> {
     let length = u32::try_from(texts.len()).unwrap_or(u32::MAX);
-    let mut packed = Vec::with_capacity(texts.iter().map(|text| text.len() + 5).sum::<usize>() + 5);
+    let mut packed = Vec::new();
     // Writing to memory cannot fail.
     let _ = rmp::encode::write_array_len(&mut packed, length);
     for text in texts {

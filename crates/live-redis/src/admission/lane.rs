@@ -1,14 +1,17 @@
 //! Micro-batches of admissions.
 //!
-//! A lane is one partition and minute: one hash, so one script call decides for all that wait in it, and what it
-//! decides is what the callers' own calls would have decided one after the other.
+//! A lane is one partition and minute: one hash, so one script call decides for those that wait in it, as far as they can go
+//! [together](Together), and what it decides is what the callers' own calls would have decided one after the other.
+
+use std::sync::Arc;
 
 use rate_plan::{Decision, UsageError};
 
 use super::answer::Admission;
 use super::call::Ask;
+use super::together::Together;
 use crate::error::LiveRedisError;
-use crate::lane::{Lanes, Waiting, answer_all};
+use crate::lane::{Batch, Lanes};
 use crate::{LiveRedis, WindowClock};
 
 /// Who waits for an admission.
@@ -18,14 +21,20 @@ pub(crate) type AdmissionLanes = Lanes<LaneKey, Timed, Decided>;
 pub(crate) type LaneKey = (Box<str>, Option<i64>);
 
 /// A request and the second at which it came.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Timed {
     ask: Ask,
     now: i64,
 }
 
-/// The second that chose the minute, and the decision.
+/// The second that chose the minute, on the clock that decides, and the decision.
 pub(crate) type Decided = (i64, Result<Decision, UsageError>);
+
+impl Batch<Timed> for Together {
+    fn takes(&mut self, timed: &Timed) -> bool {
+        self.takes_plan(&timed.ask.plan)
+    }
+}
 
 impl LiveRedis {
     /// Waits for a place in the partition's next call. The caller may go at any time: the calls are driven by a task
@@ -52,22 +61,19 @@ impl LiveRedis {
 
     /// Makes call after call until nobody waits.
     async fn drive_admissions(&self, key: LaneKey) {
-        let mut lane = self.shared.lanes.drive(key);
-        // One call decides by one version of the tree.
-        let version = |timed: &Timed| timed.ask.plan.tree().fingerprint();
-        while let Some(batch) = lane.next(self.shared.options.micro_batch, |batch, next| {
-            batch.first().is_none_or(|first| version(&first.ask) == version(next))
-        }) {
-            let now = batch[0].ask.now;
-            let (asks, replies): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(Waiting::split).map(|(timed, reply)| (timed.ask, reply)).unzip();
-            let decided = self.decide(&lane.key().0, &asks, now).await;
-            answer_all(
-                replies,
-                decided.map(|decided| {
-                    decided.decisions.into_iter().map(|decision| (decided.second, decision)).collect()
-                }),
-            );
-        }
+        let (partition, _) = &key;
+        let call = |timed: Arc<[Timed]>| async move {
+            let asks: Vec<_> = timed.iter().map(|timed| timed.ask.clone()).collect();
+            // Where hosts' clocks decide, all came in one minute, so any of them names it.
+            let decided = self.decide(partition, &asks, timed.first().map_or(0, |timed| timed.now)).await?;
+            let seconds = timed.iter().map(|timed| decided.second.unwrap_or(timed.now));
+            Ok(seconds.zip(decided.decisions).collect())
+        };
+        let shape = |timed: &[Timed]| {
+            let of = |timed: &Timed| (timed.ask.plan.tree().is_flat(), timed.ask.plan.path().len());
+            format!("flat and length of path of each: {:?}", timed.iter().map(of).collect::<Vec<_>>())
+        };
+        let lane = self.shared.lanes.drive(key.clone());
+        lane.run::<Together, _>(("admission", self.shared.options.micro_batch), shape, call).await;
     }
 }

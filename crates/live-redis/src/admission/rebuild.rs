@@ -1,6 +1,6 @@
 //! Moving a minute's counters to another version of the tree.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use rate_plan::{Decision, RateTree, UsageError};
 use redis::Value;
@@ -26,11 +26,12 @@ impl LiveRedis {
             let used: Vec<Vec<u8>> = self.wide(&read).await?;
             let mut invocation = script::REBUILD.key(key);
             call.batch_arguments(&mut invocation);
-            let moved = Moved::of(call, &used);
+            let moved = Moved::of(call, &used)?;
             invocation.arg(moved.foreign);
-            moved.pieces(call.tree(), |shape, fields| {
-                invocation.arg(shape).arg(fields);
-            })?;
+            for piece in moved.nodes.chunks(PIECE) {
+                let shape: Vec<u8> = piece.iter().flat_map(|node| node.shape).collect();
+                invocation.arg(shape).arg(pack_texts(piece.iter().map(|node| node.field.as_str())));
+            }
             let answer: Vec<Value> = self.hot_script(&invocation).await?;
             if matches!(&answer[..], [Value::BulkString(code)] if code == b"A") {
                 continue;
@@ -48,25 +49,58 @@ impl LiveRedis {
 /// How many nodes one piece of the arguments describes: a script cannot unpack some thousands of values.
 const PIECE: usize = 1000;
 
+/// Fields of the hash that are no counters.
+const OWN: [&[u8]; 1] = [b"v"];
+
 /// What a rebuild must know.
 struct Moved {
-    /// Tree indices, children before their parents.
-    nodes: Vec<usize>,
-    /// Fields that are no nodes of the tree.
+    /// Children before their parents.
+    nodes: Vec<Shape>,
+    /// Fields that are no nodes.
     foreign: usize,
 }
 
+/// A node as the script reads it.
+struct Shape {
+    field: String,
+    /// Limits, and the number of the parent among all nodes or 0.
+    shape: [u8; 20],
+}
+
 impl Moved {
-    fn of(call: &Call<'_>, used: &[Vec<u8>]) -> Self {
+    fn of(call: &Call<'_>, used: &[Vec<u8>]) -> Result<Self, LiveRedisError> {
+        let used = used.iter().map(Vec::as_slice).filter(|field| !OWN.contains(field));
+        if call.tree().is_flat() { Ok(Self::flat(call, used)) } else { Self::tree(call, used) }
+    }
+
+    /// Flat scopes hold nothing for each other, whoever's they are. So every field is one, that of an earlier tree too: the mark
+    /// that the script sets speaks for all flat lists, also for those of other callers.
+    fn flat<'a>(call: &'a Call<'_>, used: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut foreign = 0;
+        let mut fields: BTreeSet<&str> = call.fields().iter().map(String::as_str).collect();
+        for field in used {
+            match std::str::from_utf8(field) {
+                Ok(field) => drop(fields.insert(field)),
+                Err(_) => foreign += 1,
+            }
+        }
+        let mut shape = [0xff; 20];
+        shape[16..].fill(0);
+        let nodes = fields.into_iter().map(|field| Shape { field: field.to_owned(), shape });
+        Self { nodes: nodes.collect(), foreign }
+    }
+
+    fn tree<'a>(call: &Call<'_>, used: impl Iterator<Item = &'a [u8]>) -> Result<Self, LiveRedisError> {
         let tree = call.tree();
         let mut wanted = vec![false; tree.len()];
         let mut foreign = 0;
-        let known = used.iter().filter(|field| field.as_slice() != b"v").filter_map(|field| {
+        let known = used.filter_map(|field| {
             let node = find(tree, field);
             foreign += usize::from(node.is_none());
             node
         });
-        for node in known.chain(call.nodes().iter().copied()) {
+        let asked = call.fields().iter().filter_map(|field| find(tree, field.as_bytes()));
+        for node in known.chain(asked) {
             let mut next = Some(node);
             // An ancestor that is wanted already has all of its own.
             while let Some(node) = next.filter(|&node| !wanted[node]) {
@@ -74,25 +108,16 @@ impl Moved {
                 next = tree.nodes()[node].parent;
             }
         }
-        Self { nodes: tree.bottom_up().filter(|&node| wanted[node]).collect(), foreign }
-    }
-
-    /// Hands over the nodes piece by piece: limits and parents, and the fields.
-    fn pieces(&self, tree: &RateTree, mut hand_over: impl FnMut(&[u8], &[u8])) -> Result<(), LiveRedisError> {
-        let places: HashMap<usize, u32> =
-            (1..).zip(&self.nodes).map(|(place, &node)| (node, place)).collect();
-        for piece in self.nodes.chunks(PIECE) {
-            let mut shape = Vec::with_capacity(piece.len() * 20);
-            let mut fields = Vec::with_capacity(piece.len());
-            for &node in piece {
-                shape.extend(limits(tree, node));
-                let parent = tree.nodes()[node].parent.and_then(|parent| places.get(&parent).copied());
-                shape.extend(parent.unwrap_or(0).to_be_bytes());
-                fields.push(field(&tree.nodes()[node].scope)?);
-            }
-            hand_over(&shape, &pack_texts(&fields));
-        }
-        Ok(())
+        let nodes: Vec<usize> = tree.bottom_up().filter(|&node| wanted[node]).collect();
+        let places: HashMap<usize, u32> = (1..).zip(&nodes).map(|(place, &node)| (node, place)).collect();
+        let shape = |&node: &usize| {
+            let mut shape = [0; 20];
+            shape.iter_mut().zip(limits(tree, node)).for_each(|(byte, limit)| *byte = limit);
+            let parent = tree.nodes()[node].parent.and_then(|parent| places.get(&parent).copied());
+            shape[16..].copy_from_slice(&parent.unwrap_or(0).to_be_bytes());
+            Ok(Shape { field: field(&tree.nodes()[node].scope)?, shape })
+        };
+        Ok(Self { nodes: nodes.iter().map(shape).collect::<Result<_, LiveRedisError>>()?, foreign })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Enqueueing, one event alone or several that wait together (design D12).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use redis::{FromRedisValue, Value};
@@ -8,7 +9,7 @@ use spend_queue::{EncodedEvent, Enqueued, Shard};
 
 use crate::error::{CallError, LiveRedisError};
 use crate::keys::seen_field;
-use crate::lane::{Lanes, Waiting, answer_all};
+use crate::lane::{Batch, Lanes};
 use crate::{LiveRedis, script};
 
 /// Who waits for an enqueue, by shard and lane. Each event has an answer of its own: one that is refused refuses no other.
@@ -20,6 +21,18 @@ const LANES: u8 = 2;
 
 /// The most bytes of events in one call, so that a call of large events does not stand long before an admission.
 const BATCH_BYTES: usize = 256 * 1024;
+
+/// Events of one call: bodies of at most [`BATCH_BYTES`], or a single larger one.
+#[derive(Default)]
+struct Bodies(usize);
+
+impl Batch<EncodedEvent> for Bodies {
+    fn takes(&mut self, event: &EncodedEvent) -> bool {
+        let first = self.0 == 0;
+        self.0 += event.body().len();
+        first || self.0 <= BATCH_BYTES
+    }
+}
 
 impl LiveRedis {
     /// Waits for a place in the shard's next call. The caller may go at any time: the event is then queued or not, and
@@ -41,14 +54,14 @@ impl LiveRedis {
     /// Makes call after call until nobody waits.
     async fn drive_enqueues(&self, lane: (Shard, u8)) {
         let (shard, _) = lane;
-        let mut lane = self.shared.enqueue_lanes.drive(lane);
-        while let Some(batch) = lane.next(self.shared.options.micro_batch, |batch, next| {
-            let bytes: usize = batch.iter().map(|waiting| waiting.ask.body().len()).sum();
-            bytes + next.body().len() <= BATCH_BYTES
-        }) {
-            let (events, replies): (Vec<_>, Vec<_>) = batch.into_iter().map(Waiting::split).unzip();
-            answer_all(replies, self.enqueue_batch(shard, &events).await);
-        }
+        let call = |events: Arc<[EncodedEvent]>| async move { self.enqueue_batch(shard, &events).await };
+        let shape = |events: &[EncodedEvent]| {
+            let of =
+                |event: &EncodedEvent| (event.body().len(), event.charges().count(), event.starts().count());
+            format!("bytes, charges and starts of each: {:?}", events.iter().map(of).collect::<Vec<_>>())
+        };
+        let lane = self.shared.enqueue_lanes.drive(lane);
+        lane.run::<Bodies, _>(("enqueue", self.shared.options.micro_batch), shape, call).await;
     }
 
     async fn enqueue_batch(
@@ -81,10 +94,6 @@ impl LiveRedis {
             call.arg(event.charges().next().map_or(0, |(_, picos)| picos)).arg(numbers).arg(event.body());
         }
         let answers = self.hot_script::<Vec<Vec<Value>>>(&call).await?;
-        if answers.len() != events.len() {
-            let count = format!("{} answers to {} events", answers.len(), events.len());
-            return Err(CallError::Answer(count).into());
-        }
         Ok(answers.iter().map(|answer| read_answer(answer)).collect())
     }
 
