@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use devstack::{Mode, Proxy};
 use postgres::Client;
 use postgres::error::SqlState;
 
 use crate::clock::now_micros;
 use crate::fault::Kind;
 use crate::pressure::Pressure;
-use crate::proxy::{Mode, Proxy};
 use crate::schedule::Step;
 use crate::stage::Stage;
 

@@ -12,7 +12,6 @@ mod journal;
 mod leash;
 mod logs;
 mod pressure;
-mod proxy;
 mod report;
 mod run;
 mod sabotage;
@@ -22,7 +21,6 @@ mod tenants;
 
 pub use fault::Kind;
 pub use gateway::{GatewayOptions, gateway};
-pub use proxy::{Mode, Proxy};
 pub use report::Report;
 pub use run::{Durability, Options, run};
 pub use sabotage::Sabotage;

@@ -7,13 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use devstack::{AppendFsync, Database, Durability as PostgresDurability, PostgresServer, RedisServer};
+use devstack::{AppendFsync, Database, Durability as PostgresDurability, PostgresServer, Proxy, RedisServer};
 use postgres::NoTls;
 use tokio::runtime::Runtime;
 use url::Url;
 
 use crate::crew::Crew;
-use crate::proxy::Proxy;
 use crate::run::{Durability, Options};
 
 /// What every key in Redis starts with.

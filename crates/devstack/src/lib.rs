@@ -15,6 +15,8 @@ mod port;
 mod postgres;
 mod process;
 mod program;
+#[cfg(feature = "proxy")]
+mod proxy;
 mod redis;
 mod redis_builder;
 mod redis_config;
@@ -36,6 +38,8 @@ pub use database::Database;
 pub use error::{DevstackError, Result};
 pub use kept::Kept;
 pub use postgres::{Durability, PostgresBuilder, PostgresServer};
+#[cfg(feature = "proxy")]
+pub use proxy::{Mode, Proxy};
 pub use redis::RedisServer;
 pub use redis_builder::{AppendFsync, RedisBuilder};
 pub use sentinel::RedisSentinel;

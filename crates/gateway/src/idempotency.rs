@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use axum::http::HeaderMap;
+use live_redis::{CallError, LiveRedisError};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -66,7 +67,14 @@ pub(crate) fn new_id() -> String {
 /// Claims the id, if it is the client's. `true`: it is claimed, to be given up if the request is not made.
 pub(crate) async fn claim(call: &Call) -> Result<bool, ApiError> {
     let Some(claim) = &call.id.claim else { return Ok(false) };
-    match call.state.redis.swap_affinity(&call.id.key(), None, claim, REMEMBERED).await {
+    let key = call.id.key();
+    let swap = || call.state.redis.swap_affinity(&key, None, claim, REMEMBERED);
+    let claimed = match swap().await {
+        // The connection broke, and it may have been claimed: nobody else stores this claim, so repeating tells.
+        Err(LiveRedisError::Call(CallError::Connection(_))) => swap().await,
+        claimed => claimed,
+    };
+    match claimed {
         Ok(true) => Ok(true),
         Ok(false) => Err(ApiError::idempotency_key_reused()),
         Err(error) => {

@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom
 -- How much waits in a queue and since when, without reading entries to the client.
 --
 -- KEYS[1]  list: the queue, oldest first

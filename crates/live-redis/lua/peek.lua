@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom
 -- Reads the head of the queue; takes nothing.
 --
 -- KEYS[1 .. 6]  as parts/index.lua has them; KEYS[1] alone for a list that has no index

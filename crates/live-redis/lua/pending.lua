@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom
 -- What is pending for each of several queries, exactly and all at one instant. A query is a scope: all that is pending for
 -- it. With an instant it is an organization, and asks for what events charge to it that started then or later or that do not
 -- say when they did: everything, less what started before.

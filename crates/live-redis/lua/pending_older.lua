@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom
 -- What the entries of an older deployment's queue charge to each of several owners, all at one instant: their digits, for
 -- the client to add up exactly. The entries are gone through once, however many owners there are.
 --

@@ -72,11 +72,12 @@ impl LiveRedis {
         self.under(Contract::Strict, "drop_affinity", self.hot_script(&call)).await
     }
 
-    /// Stores `value` for `ttl`, if the affinity is `expected` (`None`: if there is none), in one step: of several who
-    /// expect the same, one gets `true`. `false` when there is another; nothing changes then.
+    /// Stores `value` for `ttl`, if the affinity is `expected` (`None`: if there is none) or `value` itself, in one step: of
+    /// several who expect the same and store a value of their own each, one gets `true`. `false` when there is another; nothing
+    /// changes then.
     ///
-    /// After an error the swap may have happened; then a repeated call answers `false` and
-    /// [`LiveRedis::read_affinity`] tells.
+    /// After an error the swap may have happened. Safe to repeat for who stores a value that nobody else does: `true` then says
+    /// that it holds the key, by whichever of the calls.
     ///
     /// # Errors
     ///

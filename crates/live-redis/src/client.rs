@@ -6,19 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind};
+use redis::{Cmd, FromRedisValue, RedisError, ScriptInvocation};
 use spend_queue::{ScopeRef, ShardCount, Usd};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use crate::admission::{AdmissionLanes, ServerClock};
-use crate::connect::{HotConnection, Links, Wide};
+use crate::connect::{Attempts, Links, Question, Wide};
 use crate::contract::Contract;
 use crate::error::{CallError, LiveRedisError, OpenError, Step, one_line};
 use crate::options::{Options, RedisUrl};
 use crate::queue::{Backlogs, EnqueueLanes};
-
-/// The wait before a script is sent again; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Hot state in Redis, shared by all replicas of a gateway.
 ///
@@ -155,9 +152,8 @@ impl LiveRedis {
     ///
     /// [`LiveRedisError::NotConfigured`] without Redis, or why there was no answer.
     pub async fn ping(&self) -> Result<(), LiveRedisError> {
-        let ping =
-            self.hot(async |mut connection| redis::cmd("PING").query_async::<String>(&mut connection).await);
-        self.strictly("ping", ping).await.map(drop)
+        let ping = redis::cmd("PING");
+        self.strictly("ping", self.hot_command::<String>(&ping)).await.map(drop)
     }
 
     /// What is enqueued for a scope and not yet acknowledged, as telemetry; the queue of an older deployment is left out.
@@ -180,8 +176,7 @@ impl LiveRedis {
         for shard in self.shared.options.shards.iter() {
             let mut read = redis::cmd("HGET");
             read.arg(self.shared.options.prefix.shard(shard).hot()).arg(&field);
-            let picos: Option<String> =
-                self.hot(async move |mut conn| read.query_async(&mut conn).await).await?;
+            let picos: Option<String> = self.hot_command(&read).await?;
             let picos = picos.map_or(Ok(0), |text| text.parse::<i64>());
             let picos = picos.map_err(|_| LiveRedisError::Damaged(format!("pending spend of {scope}")))?;
             total = total
@@ -195,53 +190,36 @@ impl LiveRedis {
         self.shared.options.shards
     }
 
-    /// Runs a script on the hot path. While the server says that it did not run it and that this passes (it is being
-    /// loaded, demoted, or its slots move), the script is sent again, until the deadline.
+    /// Runs a script on a multiplexed connection.
     pub(crate) async fn hot_script<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
-        let give_up = Instant::now() + self.shared.options.deadline;
-        let mut pause = FIRST_PAUSE;
+        self.hot(&Question::Script(script)).await
+    }
+
+    /// Runs a command on a multiplexed connection.
+    pub(crate) async fn hot_command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
+        self.hot(&Question::Command(command)).await
+    }
+
+    /// A call on a multiplexed connection. While the server says that it did not run it and that this passes (it is being
+    /// loaded, demoted, or its slots move), it is made again, until the deadline.
+    pub(crate) async fn hot<T: FromRedisValue>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
+        let mut attempts = Attempts::within(self.shared.options.deadline);
         self.within_deadline(async {
             loop {
                 let links = self.shared.connections()?.hot;
                 let link = links.pick();
                 let (number, mut connection) = link.current();
                 let awaited = link.awaits(number, self.patience());
-                let answer = script.invoke_async(&mut connection).await;
+                let answer = question.ask(&mut connection).await;
                 awaited.came(&answer);
-                let error = match answer {
-                    Ok(answer) => return Ok(answer),
-                    Err(error) => error,
-                };
-                link.doubt(number, &error);
-                if !did_not_run(&error) || Instant::now() + pause >= give_up {
-                    return Err(error.into());
+                match answer.inspect_err(|error| link.doubt(number, error)) {
+                    Err(error) if attempts.another(&error).await => {}
+                    answer => return Ok(answer?),
                 }
-                sleep(pause).await;
-                pause *= 2;
             }
-        })
-        .await
-    }
-
-    /// One call on the multiplexed connection.
-    pub(crate) async fn hot<T>(
-        &self,
-        call: impl AsyncFnOnce(HotConnection) -> Result<T, RedisError>,
-    ) -> Result<T, LiveRedisError> {
-        let links = self.shared.connections()?.hot;
-        let link = links.pick();
-        let (number, connection) = link.current();
-        self.within_deadline(async {
-            let awaited = link.awaits(number, self.patience());
-            let answer = call(connection).await;
-            awaited.came(&answer);
-            answer.map_err(|error| {
-                link.doubt(number, &error);
-                error.into()
-            })
         })
         .await
     }
@@ -259,13 +237,13 @@ impl LiveRedis {
     ) -> Result<T, LiveRedisError> {
         let wide = self.shared.connections()?.wide;
         // Boxed: the pool's future is large, and this path is not the hot one.
-        self.within_deadline(Box::pin(wide.script(script))).await
+        self.within_deadline(Box::pin(wide.ask(&Question::Script(script)))).await
     }
 
     /// Runs a command whose answer may be large where no admission waits behind it.
     pub(crate) async fn wide<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
         let wide = self.shared.connections()?.wide;
-        self.within_deadline(Box::pin(wide.command(command))).await
+        self.within_deadline(Box::pin(wide.ask(&Question::Command(command)))).await
     }
 
     pub(crate) async fn within_deadline<T>(
@@ -281,20 +259,6 @@ impl fmt::Debug for LiveRedis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveRedis").field("options", &self.shared.options).finish_non_exhaustive()
     }
-}
-
-/// Whether the server itself says that it has run nothing, for a reason that passes by itself.
-fn did_not_run(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Server(
-            ServerErrorKind::BusyLoading
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::ReadOnly
-                | ServerErrorKind::TryAgain
-        )
-    )
 }
 
 async fn step<T>(

@@ -182,7 +182,8 @@ impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
         let text = one_line(&error);
         match error.kind() {
-            ErrorKind::Io => Self::Connection(text),
+            // A cluster of which no node is connected: nothing was sent.
+            ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => Self::Connection(text),
             ErrorKind::Server(
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::ClusterDown
@@ -203,7 +204,11 @@ impl From<RedisError> for CallError {
     }
 }
 
-/// What the server or the socket said, on one line.
+/// What the server or the socket said, on one line; the server's own word first.
 pub(crate) fn one_line(error: &RedisError) -> String {
-    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    let text = match (error.code(), error.detail()) {
+        (Some(word), detail) => format!("{word} {}", detail.unwrap_or_default()),
+        (None, _) => error.to_string(),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

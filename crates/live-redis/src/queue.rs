@@ -107,12 +107,6 @@ impl LiveRedis {
         }
     }
 
-    async fn queue_depth(&self, shard: Shard) -> Result<u64, LiveRedisError> {
-        let mut length = redis::cmd("LLEN");
-        length.arg(self.list_of(shard)?);
-        self.hot(async |mut conn| length.query_async(&mut conn).await).await
-    }
-
     /// The list of a shard.
     fn list_of(&self, shard: Shard) -> Result<String, LiveRedisError> {
         Ok(if shard.is_older() {
@@ -168,7 +162,7 @@ impl SpendQueue for LiveRedis {
     }
 
     fn depth(&self, shard: Shard) -> impl Future<Output = Result<u64, Self::Error>> + Send {
-        self.strictly("depth", self.queue_depth(shard))
+        self.strictly("depth", async move { Ok(self.read_backlog(shard).await?.entries) })
     }
 }
 

@@ -1,4 +1,7 @@
 //! The scripts, one file an operation; what several of them need is in parts, put behind their first line.
+//!
+//! None of them has the flag `no-writes`, although some only read: a server that has become a replica would run those, and answer
+//! what was true before. Without it, it answers READONLY. `allow-oom` lets what reads or takes off run on a full server.
 
 use std::sync::LazyLock;
 

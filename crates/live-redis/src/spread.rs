@@ -6,6 +6,7 @@ use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue, Pipeline, RedisResult};
 
 use crate::LiveRedis;
+use crate::connect::Question;
 use crate::error::LiveRedisError;
 use crate::keys::ShardKeys;
 
@@ -44,8 +45,7 @@ impl LiveRedis {
             pipeline.add_command(read(&self.shared.options.prefix.shard(shard), id));
         }
         let calls = shards.into_values().map(|(places, pipeline)| async move {
-            let answers: Vec<RedisResult<T>> =
-                self.hot(async move |mut conn| pipeline.query_async(&mut conn).await).await?;
+            let answers: Vec<RedisResult<T>> = self.hot(&Question::Pipeline(&pipeline)).await?;
             let found = places.into_iter().zip(answers).map(|(place, answer)| match answer {
                 Ok(answer) => Ok((place, Found::Answer(answer))),
                 Err(error) if error.code() == Some(WRONG_TYPE) => Ok((place, Found::WrongType)),

@@ -44,7 +44,7 @@ impl LiveRedis {
     pub(crate) async fn read_text(&self, key: String) -> Result<Option<String>, LiveRedisError> {
         let mut get = redis::cmd("GET");
         get.arg(&key);
-        let bytes: Option<Vec<u8>> = self.hot(async move |mut conn| get.query_async(&mut conn).await).await?;
+        let bytes: Option<Vec<u8>> = self.hot_command(&get).await?;
         let text = bytes.map(String::from_utf8).transpose();
         text.map_err(|_| LiveRedisError::Damaged(format!("{key} is not UTF-8")))
     }

@@ -261,6 +261,11 @@ async fn a_slot_that_moves_is_followed_while_it_moves_and_afterwards() {
     let redis = LiveRedis::open_with(cluster_url(&cluster.urls()), options(1)).await.unwrap();
     let slot = RedisCluster::key_slot(b"tallyweir:{0}:queue");
     let plan = tree(1, 1000).plan(1).unwrap();
+    let ids: Vec<String> = (0..10).map(|n| format!("deployment-{n}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    for id in &ids {
+        redis.add_latency(id, 0.5).await.unwrap();
+    }
     let mut sent = 0;
     for _ in 0..3 {
         let to = (cluster.primary_of(slot).unwrap() + 1) % 3;
@@ -268,6 +273,7 @@ async fn a_slot_that_moves_is_followed_while_it_moves_and_afterwards() {
         let _ = until_it_works(async || redis.admit_rate_plan(&plan, 1, now()).await).await;
         // Some keys have gone ahead (ASK), some have not; a script that needs both is told to try again.
         cluster.migrate_keys(&moving, 2).unwrap();
+        assert_eq!(redis.latencies(&ids).await.unwrap().len(), 10, "each is read where it is");
         let bill = event(&format!("moving-{sent}"), 1);
         let blocked = redis.enqueue_spend(&bill, now());
         let finish = async {

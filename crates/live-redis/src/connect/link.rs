@@ -5,28 +5,28 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, ConnectionManager};
-use redis::cluster_async::ClusterConnection;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, ServerErrorKind, Value};
+use redis::{Cmd, Pipeline, RedisError, RedisFuture, Value};
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use super::Dialer;
+use super::resend::is_demoted;
+use super::{Cluster, Dialer};
 
 /// A multiplexed connection; a clone shares it.
 #[derive(Clone)]
 pub(crate) enum HotConnection {
     /// One server. It reconnects to the same address by itself.
     Single(ConnectionManager),
-    /// All primaries of a cluster. It follows MOVED and ASK, and learns the slots anew, by itself.
-    Cluster(ClusterConnection),
+    /// All primaries of a cluster.
+    Cluster(Cluster),
 }
 
 impl ConnectionLike for HotConnection {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
         match self {
             Self::Single(connection) => connection.req_packed_command(cmd),
-            Self::Cluster(connection) => connection.req_packed_command(cmd),
+            Self::Cluster(cluster) => Box::pin(cluster.send(cmd)),
         }
     }
 
@@ -38,14 +38,15 @@ impl ConnectionLike for HotConnection {
     ) -> RedisFuture<'a, Vec<Value>> {
         match self {
             Self::Single(connection) => connection.req_packed_commands(pipeline, offset, count),
-            Self::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(cluster) => Box::pin(cluster.send_all(pipeline, offset, count)),
         }
     }
 
     fn get_db(&self) -> i64 {
         match self {
             Self::Single(connection) => connection.get_db(),
-            Self::Cluster(connection) => connection.get_db(),
+            // A cluster has one database.
+            Self::Cluster(_) => 0,
         }
     }
 }
@@ -90,16 +91,20 @@ impl Link {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How long one call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.dialer.deadline
+    }
+
     /// Takes in an error of the connection with this number. When it means that the primary is elsewhere, a task
     /// dials anew, one at a time; calls go on with the old connection meanwhile.
     pub(crate) fn doubt(self: &Arc<Self>, number: u64, error: &RedisError) {
-        let demoted = matches!(
-            error.kind(),
-            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
-        );
         let gone =
             self.dialer.asks_for_the_primary() && (error.is_io_error() || error.is_unrecoverable_error());
-        if !(demoted || gone) || self.current().0 != number || self.mending.swap(true, Ordering::AcqRel) {
+        if !(is_demoted(error) || gone)
+            || self.current().0 != number
+            || self.mending.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let link = Arc::clone(self);

@@ -1,5 +1,6 @@
 //! Reading a Redis URL.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cluster::ClusterClient;
@@ -9,7 +10,7 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-use super::{Dialer, Peer};
+use super::{Dialer, Importers, Peer};
 use crate::error::{OpenError, Step};
 use crate::options::Tls;
 
@@ -104,14 +105,19 @@ impl Target {
             }
             Self::Standalone(info) => Peer::Standalone(Client::open(info).map_err(failed)?),
             Self::Cluster(servers) => {
+                let importers =
+                    Importers::new(servers.first().cloned(), tls.map(|_| certificates.clone()), deadline);
+                // The driver would send again what was lost with a connection, and it may have run. What certainly did not
+                // run is sent again by us.
                 let mut builder = ClusterClient::builder(servers)
+                    .retries(0)
                     .connection_timeout(deadline)
                     .response_timeout(deadline)
                     .overall_response_timeout(Some(deadline));
                 if tls.is_some() {
                     builder = builder.certs(certificates);
                 }
-                Peer::Cluster(builder.build().map_err(failed)?)
+                Peer::Cluster(builder.build().map_err(failed)?, Arc::new(importers))
             }
             Self::Sentinel { sentinels, primary, db } => {
                 let login = sentinels.first().map(|info| info.redis_settings().clone());

@@ -1,19 +1,21 @@
 //! Connections for large answers, apart from the hot ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use deadpool_redis::{Manager, Pool, PoolError, Runtime};
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, ScriptInvocation};
+use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime};
+use redis::{AsyncConnectionConfig, FromRedisValue};
 
-use super::{Dialer, Link};
+use super::resend::is_demoted;
+use super::{Attempts, Dialer, Link, Question};
 use crate::error::{CallError, LiveRedisError, OpenError, Step, one_line};
 use crate::options::Options;
 
 /// Where wide reads go: never before an admission in the same connection (design D11).
 #[derive(Clone)]
 pub(crate) enum Wide {
-    /// A pool to one server.
-    Pool(Pool),
+    /// A pool to one server, and how long a call may take.
+    Pool(Pool, Duration),
     /// A second multiplexed connection, for targets whose primaries move: it knows how to follow them.
     Apart(Arc<Link>),
 }
@@ -35,45 +37,49 @@ impl Wide {
             .max_size(options.wide_connections.max(1))
             .runtime(Runtime::Tokio1)
             .build()
-            .map(Self::Pool)
+            .map(|pool| Self::Pool(pool, options.deadline))
             .map_err(|error| failed(error.to_string()))
     }
 
     pub(crate) fn close(&self) {
-        if let Self::Pool(pool) = self {
+        if let Self::Pool(pool, _) = self {
             pool.close();
         }
     }
 
-    pub(crate) async fn script<T: FromRedisValue>(
-        &self,
-        script: &ScriptInvocation<'_>,
-    ) -> Result<T, LiveRedisError> {
-        match self {
-            Self::Pool(pool) => Ok(script.invoke_async(&mut pool.get().await.map_err(pool_error)?).await?),
-            Self::Apart(link) => {
-                let (number, mut connection) = link.current();
-                doubting(link, number, script.invoke_async(&mut connection).await)
+    /// Asks, and asks again while nothing was run for a reason that passes.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
+        let mut attempts = Attempts::within(self.deadline());
+        loop {
+            let answer = match self {
+                Self::Pool(pool, _) => {
+                    let mut connection = pool.get().await.map_err(pool_error)?;
+                    let answer = question.ask(&mut connection).await;
+                    if answer.as_ref().is_err_and(is_demoted) {
+                        // The name may lead to another server by now, and this connection never will.
+                        drop(Connection::take(connection));
+                    }
+                    answer
+                }
+                Self::Apart(link) => {
+                    let (number, mut connection) = link.current();
+                    let answer = question.ask(&mut connection).await;
+                    answer.inspect_err(|error| link.doubt(number, error))
+                }
+            };
+            match answer {
+                Err(error) if attempts.another(&error).await => {}
+                answer => return Ok(answer?),
             }
         }
     }
 
-    pub(crate) async fn command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
+    fn deadline(&self) -> Duration {
         match self {
-            Self::Pool(pool) => Ok(command.query_async(&mut pool.get().await.map_err(pool_error)?).await?),
-            Self::Apart(link) => {
-                let (number, mut connection) = link.current();
-                doubting(link, number, command.query_async(&mut connection).await)
-            }
+            Self::Pool(_, deadline) => *deadline,
+            Self::Apart(link) => link.deadline(),
         }
     }
-}
-
-fn doubting<T>(link: &Arc<Link>, number: u64, answer: Result<T, RedisError>) -> Result<T, LiveRedisError> {
-    answer.map_err(|error| {
-        link.doubt(number, &error);
-        error.into()
-    })
 }
 
 fn pool_error(error: PoolError) -> LiveRedisError {

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use redis::{Cmd, ErrorKind, Pipeline, RedisResult, ServerErrorKind};
+use redis::{Cmd, Pipeline, RedisResult};
 use spend_queue::{Finding, Severity};
 
 use super::report::Report;
 use super::{Role, answered};
 use crate::LiveRedis;
+use crate::connect::Question;
 use crate::error::LiveRedisError;
 
 const RIGHTS: &str = "redis.rights";
@@ -98,7 +99,7 @@ impl LiveRedis {
         for probe in probes {
             pipeline.add_command(probe.dry_run(user));
         }
-        let call = self.hot(async move |mut conn| pipeline.query_async(&mut conn).await).await;
+        let call = self.hot(&Question::Pipeline(&pipeline)).await;
         let answers: Vec<RedisResult<String>> = match answered(call)? {
             Ok(answers) => answers,
             Err(reason) => return Ok(Err(reason)),
@@ -129,14 +130,11 @@ impl LiveRedis {
         let mut call = redis::cmd("EVALSHA");
         let keys = self.shared.options.prefix.shard(self.shard_count().shard_of(""));
         call.arg(NO_SCRIPT).arg(1).arg(keys.queue());
-        let called = self
-            .hot(async move |mut conn| match call.query_async::<()>(&mut conn).await {
-                // It may be called: only there is no such script.
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Ok(()),
-                answer => answer,
-            })
-            .await;
-        let called = answered(called)?;
+        let called = match answered(self.hot_command::<()>(&call).await)? {
+            // It may be called: only there is no such script.
+            Err(reason) if reason.contains("NOSCRIPT") => Ok(()),
+            called => called,
+        };
         let denied = [("SCRIPT LOAD", loaded.err()), ("EVALSHA on the queue", called.err())];
         let denied = denied.into_iter().filter_map(|(name, refused)| refused.map(|_| name.to_owned()));
         report.add(scripts_finding("of this client", &denied.collect::<Vec<_>>()));

@@ -64,7 +64,7 @@ impl LiveRedis {
             let mut read = redis::cmd("HMGET");
             read.arg(self.shared.options.prefix.shard(shard).state()).arg("shards");
             async move {
-                let answer = self.hot(async move |mut conn| read.query_async(&mut conn).await).await;
+                let answer = self.hot_command(&read).await;
                 answered(answer).map(|stored: Result<(Option<String>,), String>| (shard, stored))
             }
         });

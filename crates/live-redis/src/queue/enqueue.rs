@@ -108,7 +108,7 @@ impl LiveRedis {
         if self.stored_shard_count().await?.is_none() {
             let mut record = redis::cmd("HSETNX");
             record.arg(self.first_state()).arg("shards").arg(self.shard_count().get());
-            let _: bool = self.hot(async |mut conn| record.query_async(&mut conn).await).await?;
+            let _: bool = self.hot_command(&record).await?;
             self.stored_shard_count().await?;
         }
         self.shared.shards_agreed.store(true, Ordering::Relaxed);
@@ -123,8 +123,7 @@ impl LiveRedis {
     pub(crate) async fn stored_shard_count(&self) -> Result<Option<u16>, LiveRedisError> {
         let mut read = redis::cmd("HMGET");
         read.arg(self.first_state()).arg("shards");
-        let (stored,): (Option<String>,) =
-            self.hot(async |mut conn| read.query_async(&mut conn).await).await?;
+        let (stored,): (Option<String>,) = self.hot_command(&read).await?;
         let Some(stored) = stored else { return Ok(None) };
         let ours = self.shard_count().get();
         if stored == ours.to_string() {

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,6 +35,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy)]
 struct State {
     mode: Mode,
+    target: SocketAddr,
     /// Connections of earlier epochs are closed.
     epoch: u64,
 }
@@ -45,7 +46,11 @@ pub struct Proxy {
     address: SocketAddr,
     state: watch::Sender<State>,
     listening: JoinHandle<()>,
+    doomed: Doomed,
 }
+
+/// What a request must hold whose reply is to be lost, until one did.
+type Doomed = Arc<Mutex<Option<Vec<u8>>>>;
 
 impl Proxy {
     /// Listens on a free port of 127.0.0.1, on the given runtime, and passes everything to `target`.
@@ -56,9 +61,11 @@ impl Proxy {
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (state, _) = watch::channel(State { mode: Mode::Pass, epoch: 0 });
-        let listening = Handle::current().spawn(accept(listener, target, state.clone()));
-        Ok(Self { address, state, listening })
+        let (state, _) = watch::channel(State { mode: Mode::Pass, target, epoch: 0 });
+        let doomed = Doomed::default();
+        let carrying = accept(listener, state.clone(), Arc::clone(&doomed));
+        let listening = Handle::current().spawn(carrying);
+        Ok(Self { address, state, listening, doomed })
     }
 
     /// Where clients connect.
@@ -71,6 +78,17 @@ impl Proxy {
     /// mode becomes [`Mode::Pass`]; except after [`Mode::HalfOpen`], whose connections stay dead and open.
     pub fn set(&self, mode: Mode) {
         self.state.send_modify(|state| state.mode = mode);
+    }
+
+    /// Takes connections that are made from now on to another server, as a name that changes its meaning does.
+    pub fn lead_to(&self, target: SocketAddr) {
+        self.state.send_modify(|state| state.target = target);
+    }
+
+    /// Breaks a connection at the next reply after a request that holds these bytes in one piece: the server has executed it, and
+    /// its client never hears. Once; everything else passes as the mode says.
+    pub fn cut_at_the_reply_to(&self, bytes: &[u8]) {
+        *self.doomed.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes.to_owned());
     }
 
     /// Closes all connections but dead ones ([`Mode::HalfOpen`]); new ones are treated by the mode.
@@ -86,7 +104,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, target: SocketAddr, state: watch::Sender<State>) {
+async fn accept(listener: TcpListener, state: watch::Sender<State>, doomed: Doomed) {
     while let Ok((client, _)) = listener.accept().await {
         let state = state.subscribe();
         if state.borrow().mode == Mode::Refuse {
@@ -94,7 +112,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, state: watch::Sender<
             let _ = client.set_zero_linger();
             continue;
         }
-        tokio::spawn(carry(client, target, state));
+        tokio::spawn(carry(client, state, Arc::clone(&doomed)));
     }
 }
 
@@ -105,10 +123,12 @@ struct Damage {
     swallowed: AtomicBool,
     /// It was open while the other machine had vanished.
     vanished: AtomicBool,
+    /// The next reply is lost, and the connection with it.
+    doomed: AtomicBool,
 }
 
-async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
-    let epoch = state.borrow().epoch;
+async fn carry(client: TcpStream, mut state: watch::Receiver<State>, doomed: Doomed) {
+    let State { epoch, target, .. } = *state.borrow();
     let Ok(server) = TcpStream::connect(target).await else { return };
     // Requests and replies are small, and a proxy must not add waits of its own.
     let (_, _) = (client.set_nodelay(true), server.set_nodelay(true));
@@ -118,7 +138,7 @@ async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver
     if state.borrow().mode == Mode::HalfOpen {
         damage.vanished.store(true, Ordering::Relaxed);
     }
-    let requests = pump(from_client, to_server, Way::Request, state.clone(), &damage);
+    let requests = pump(from_client, to_server, Way::Request(&doomed), state.clone(), &damage);
     let replies = pump(from_server, to_client, Way::Reply, state.clone(), &damage);
     let cut = async {
         loop {
@@ -142,17 +162,35 @@ async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Request,
+#[derive(Debug, Clone, Copy)]
+enum Way<'a> {
+    Request(&'a Doomed),
     Reply,
+}
+
+impl Way<'_> {
+    const fn is_reply(self) -> bool {
+        matches!(self, Self::Reply)
+    }
+
+    /// Whether this piece is the request whose reply is to be lost.
+    fn dooms(self, piece: &[u8]) -> bool {
+        let Self::Request(doomed) = self else { return false };
+        let mut doomed = doomed.lock().unwrap_or_else(PoisonError::into_inner);
+        let found =
+            doomed.as_ref().is_some_and(|bytes| piece.windows(bytes.len().max(1)).any(|part| part == bytes));
+        if found {
+            doomed.take();
+        }
+        found
+    }
 }
 
 /// Carries one direction until its end.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    way: Way,
+    way: Way<'_>,
     state: watch::Receiver<State>,
     damage: &Damage,
 ) {
@@ -164,8 +202,8 @@ async fn pump(
         let mode = state.borrow().mode;
         let swallows = match mode {
             Mode::HalfOpen => true,
-            Mode::DropRequests => way == Way::Request,
-            Mode::DropReplies => way == Way::Reply,
+            Mode::DropRequests => !way.is_reply(),
+            Mode::DropReplies => way.is_reply(),
             _ => damage.vanished.load(Ordering::Relaxed),
         };
         let length = match read {
@@ -174,8 +212,11 @@ async fn pump(
             _ if damage.vanished.load(Ordering::Relaxed) => std::future::pending().await,
             _ => return,
         };
-        if mode == Mode::CutAtReply && way == Way::Reply {
+        if way.is_reply() && (mode == Mode::CutAtReply || damage.doomed.load(Ordering::SeqCst)) {
             return;
+        }
+        if way.dooms(&piece[..length]) {
+            damage.doomed.store(true, Ordering::SeqCst);
         }
         if swallows || incomplete {
             incomplete = true;

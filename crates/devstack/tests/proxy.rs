@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use chaos::{Mode, Proxy};
+use devstack::{Mode, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -124,6 +124,16 @@ async fn a_cut_at_the_reply_comes_after_the_execution() {
     talk.proxy.set(Mode::CutAtReply);
     assert_eq!(talk.say().await, Some(0));
     talk.received(2).await;
+}
+
+#[tokio::test]
+async fn the_reply_to_one_request_is_lost_and_others_pass() {
+    let mut talk = Talk::start().await;
+    talk.proxy.cut_at_the_reply_to(b"x");
+    assert_eq!(talk.say().await, Some(0));
+    talk.received(2).await;
+    talk.client = TcpStream::connect(talk.proxy.address()).await.unwrap();
+    assert_eq!(talk.say().await, Some(1));
 }
 
 #[tokio::test]
