@@ -2,8 +2,8 @@
 
 use iam_ledger::Committed;
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Peeked, Receipt, Reindexed, Shard, ShardCount, SpendQueue,
-    Stop,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Epoch, Peeked, Receipt, Reindexed, Shard, ShardCount,
+    SpendQueue, Stop,
 };
 use usage_flusher::{Settlement, SpendLedger};
 
@@ -65,6 +65,10 @@ impl SpendQueue for SimQueue {
 
     fn shards(&self) -> ShardCount {
         self.0.with(|world| world.plan.shards)
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch::new("simulated", self.shards())
     }
 
     async fn enqueue(&self, event: &EncodedEvent) -> Result<Enqueued, CallError> {

@@ -44,6 +44,7 @@
 mod admin;
 mod admit;
 mod affinity;
+mod announce;
 mod answer;
 mod asked;
 mod authenticate;

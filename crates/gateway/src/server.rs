@@ -19,7 +19,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::ApiError;
 use crate::state::{Parts, State};
-use crate::{headers, health, idempotency, models, record, serve};
+use crate::{announce, headers, health, idempotency, models, record, serve};
 
 /// The wait after a connection could not be accepted: no more files can be opened, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -75,6 +75,14 @@ impl Gateway {
             tokio::spawn(async move { telemetry.telemetry.run(stop).await }),
             tokio::spawn(async move { bills.bills.replay(end).await }),
         ];
+        if state.bills.spool().is_some() {
+            let (told, end) = (Arc::clone(&state), state.shutdown.stopping());
+            tasks.push(tokio::spawn(async move {
+                if let Some(spool) = told.bills.spool() {
+                    announce::run(&told.ledger, spool, end).await;
+                }
+            }));
+        }
         if let Some(recorder) = recorder {
             tasks.push(tokio::spawn(async move {
                 while stopping.run_until_cancelled(tokio::time::sleep(UPKEEP_EVERY)).await.is_some() {
@@ -101,6 +109,7 @@ impl Gateway {
         }
         self.state.telemetry.write().await;
         if let Some(spool) = self.state.bills.spool() {
+            announce::last(&self.state.ledger, spool).await;
             spool.close().await;
         }
     }

@@ -75,13 +75,16 @@ create table scope_spend (
 ) with (fillfactor = 80);
 
 create table flush_log (
+    prefix text collate "C" not null,
+    shards integer not null,
     shard integer not null,
     first_seq bigint not null,
     last_seq bigint not null,
     chain bytea not null,
     events integer not null,
     committed_at timestamptz not null,
-    constraint flush_log_pkey primary key (shard, last_seq, chain),
+    constraint flush_log_pkey primary key (prefix, shards, shard, last_seq, chain),
+    constraint flush_log_epoch check (octet_length(prefix) between 1 and 64 and shards between 1 and 16384),
     constraint flush_log_chain_length check (octet_length(chain) = 20),
     constraint flush_log_not_negative check (first_seq >= 0 and last_seq >= 0 and events > 0)
 );
@@ -192,6 +195,8 @@ comment on column scope_spend.spend_usd is 'Exact sum of the costs charged to th
 comment on column scope_spend.paid_events is 'How many events with a cost above zero it is the sum of.';
 
 comment on table flush_log is 'Every committed batch, to be compared with the queue: a chain that does not continue means lost or rewound data.';
+comment on column flush_log.prefix is 'Key prefix of the deployment that the batch is from. With the shard count it names an epoch: numbers compare within one.';
+comment on column flush_log.shards is 'Number of shards of that deployment.';
 comment on column flush_log.shard is 'Shard of the queue.';
 comment on column flush_log.first_seq is 'Sequence number of the first entry.';
 comment on column flush_log.last_seq is 'Sequence number of the last entry.';

@@ -1,16 +1,26 @@
 //! The ledger's own books, compared with each other.
 
+mod archive;
+mod epochs;
+mod letters;
+
 use chrono::NaiveDate;
-use spend_queue::{Chain, Shard, Usd};
+use spend_queue::{Epoch, Usd};
 
 use crate::money::from_numeric;
 use crate::{Ledger, LedgerError};
+pub use archive::ArchivedMonth;
+pub use epochs::{FlushEnd, KnownEpoch};
+pub use letters::OpenLetters;
 
-/// What does not agree; empty on a ledger that works. Each list has at most as many rows as were asked for.
+/// What does not agree, and what was not looked at. Each list has at most as many rows as were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerAudit {
-    /// Settled requests without an event.
+    /// Settled requests without an event, beyond those whose events were archived.
     pub requests_without_event: u64,
+    /// Events that are recorded as archived, and for which no settled request without a stored event is left: requests are
+    /// gone, or archived events are back.
+    pub archived_without_request: u64,
     /// Events without a settled request.
     pub events_without_request: u64,
     /// Requests with several events.
@@ -19,8 +29,10 @@ pub struct LedgerAudit {
     pub days: Vec<DayDifference>,
     /// Scopes whose settled spend is not what the events charge to them.
     pub scopes: Vec<ScopeDifference>,
-    /// Where the record of flushed batches does not continue.
+    /// Where the epoch's record of flushed batches does not continue.
     pub breaks: Vec<FlushBreak>,
+    /// Every archived month, also those that agree: their events were not read.
+    pub archived: Vec<ArchivedMonth>,
 }
 
 /// A UTC day whose roll-up is not the sum of its events.
@@ -39,7 +51,7 @@ pub struct DayDifference {
 pub struct ScopeDifference {
     /// The scope, as events write it.
     pub scope: String,
-    /// What the events charge to it.
+    /// What the events charge to it, those of archived months included.
     pub charged: Usd,
     /// What is settled for it.
     pub settled: Usd,
@@ -59,13 +71,13 @@ pub struct FlushBreak {
 }
 
 impl Ledger {
-    /// Compares the ledger's books with each other. Reads all events: for an operator, not for a loop. The four readings
-    /// see one moment, so a flusher may go on meanwhile.
+    /// Compares the ledger's books with each other, and follows the record of flushed batches of one epoch. Reads all events:
+    /// for an operator, not for a loop. The readings see one moment, so a flusher may go on meanwhile.
     ///
     /// # Errors
     ///
     /// When a reading fails; a statement that takes longer than the session allows is one of the reasons.
-    pub async fn audit(&self, most: u32) -> Result<LedgerAudit, LedgerError> {
+    pub async fn audit(&self, epoch: &Epoch, most: u32) -> Result<LedgerAudit, LedgerError> {
         let most = i64::from(most);
         let mut lease = self.lease().await?;
         let failed = |step| LedgerError::query(step);
@@ -87,15 +99,22 @@ impl Ledger {
             .fetch_all(&mut *reading)
             .await
             .map_err(failed("comparing scopes"))?;
-        let breaks = sqlx::query_file!("queries/audit_flush_log.sql", most)
-            .fetch_all(&mut *reading)
-            .await
-            .map_err(failed("following the flush log"))?;
+        let breaks = sqlx::query_file!(
+            "queries/audit_flush_log.sql",
+            most,
+            epoch.prefix(),
+            i32::from(epoch.shards().get())
+        )
+        .fetch_all(&mut *reading)
+        .await
+        .map_err(failed("following the flush log"))?;
+        let archived = archive::read(&mut reading).await?;
         reading.commit().await.map_err(failed("ending a reading"))?;
         lease.keep();
         let count = |count: i64| u64::try_from(count).unwrap_or_default();
         Ok(LedgerAudit {
-            requests_without_event: count(requests.without_event),
+            requests_without_event: count(requests.without_event - requests.archived),
+            archived_without_request: count(requests.archived - requests.without_event),
             events_without_request: count(requests.without_request),
             requests_with_several_events: count(requests.twice),
             days: days
@@ -128,25 +147,20 @@ impl Ledger {
                     fork: row.kind == "fork",
                 })
                 .collect(),
+            archived,
         })
     }
 
-    /// Number and link of the last entry of the batch of a shard that was committed last; `None` when none was.
+    /// Whether nothing was ever settled or refused in this ledger.
     ///
     /// # Errors
     ///
     /// When it cannot be read.
-    pub async fn last_flush(&self, shard: Shard) -> Result<Option<(u64, Chain)>, LedgerError> {
-        let row = sqlx::query_file!("queries/last_flush.sql", i32::from(shard.index()))
-            .fetch_optional(&self.pool)
+    pub async fn is_empty(&self) -> Result<bool, LedgerError> {
+        sqlx::query_file!("queries/ledger_is_empty.sql")
+            .fetch_one(&self.pool)
             .await
-            .map_err(|error| self.failed("reading the flush log", error))?;
-        let Some(row) = row else { return Ok(None) };
-        let unreadable = |column, value: String| LedgerError::Unreadable { column, value };
-        let seq =
-            u64::try_from(row.last_seq).map_err(|_| unreadable("last_seq", row.last_seq.to_string()))?;
-        let chain = <[u8; 20]>::try_from(&row.chain[..])
-            .map_err(|_| unreadable("chain", format!("{} bytes", row.chain.len())))?;
-        Ok(Some((seq, Chain::from(chain))))
+            .map(|row| row.empty)
+            .map_err(|error| self.failed("asking whether the ledger is empty", error))
     }
 }

@@ -19,7 +19,7 @@ mod patience;
 mod rollup;
 
 use chrono::{DateTime, Utc};
-use spend_queue::{Entry, Shard, Usd};
+use spend_queue::{Entry, Epoch, Shard, Usd};
 use sqlx::Connection;
 
 use crate::dead_letter;
@@ -35,6 +35,8 @@ pub(crate) use patience::Patience;
 /// of what was peeked is as good a batch as the whole.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
+    /// The history that their numbers belong to.
+    pub epoch: &'a Epoch,
     /// Where they were peeked.
     pub shard: Shard,
     /// The entries, oldest first.

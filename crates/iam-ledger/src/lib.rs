@@ -21,10 +21,13 @@ mod quota;
 mod rate_tree;
 mod report;
 mod shard_locks;
+mod spool_announcement;
 mod usage_report;
 mod usage_sums;
 
-pub use audit::{DayDifference, FlushBreak, LedgerAudit, ScopeDifference};
+pub use audit::{
+    ArchivedMonth, DayDifference, FlushBreak, FlushEnd, KnownEpoch, LedgerAudit, OpenLetters, ScopeDifference,
+};
 pub use budget::{InFlight, QuotaLevel};
 pub use commit::{Batch, Committed};
 pub use config::{
@@ -45,8 +48,11 @@ pub use key::{
 };
 pub use migrate::MigrationStatus;
 pub use quota::{MAX_SIBLING_READS, QuotaError, QuotaPath};
-pub use report::{DailyUsage, KindSpend, PeriodSpend, SettledEvent, SettledScan, Totals, UsageRange};
+pub use report::{
+    DailyUsage, KindSpend, PeriodSpend, SettledEvent, SettledIds, SettledScan, Totals, UsageRange,
+};
 pub use shard_locks::ShardLocks;
+pub use spool_announcement::SpoolAnnouncement;
 pub use usage_report::{
     MAX_REPORT_ROWS, ModelUsage, OpenHold, Overrun, ReportFilter, ReportFilterError, ScopePeriod, ScopeUsage,
     UsageDay,

@@ -141,7 +141,41 @@ impl SettledScan {
     }
 }
 
+/// A walk through the request ids that are settled.
+#[derive(Debug)]
+pub struct SettledIds {
+    ledger: Ledger,
+    page: u32,
+    after: String,
+}
+
+impl SettledIds {
+    /// The next page; empty at the end. After an error the same page can be asked for again.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be read.
+    pub async fn next_page(&mut self) -> Result<Vec<String>, LedgerError> {
+        let rows = sqlx::query_file!("queries/known_requests_page.sql", self.after, i64::from(self.page))
+            .fetch_all(&self.ledger.pool)
+            .await
+            .map_err(|error| self.ledger.failed("reading settled requests", error))?;
+        let ids: Vec<_> = rows.into_iter().map(|row| row.request_id).collect();
+        if let Some(last) = ids.last() {
+            self.after.clone_from(last);
+        }
+        Ok(ids)
+    }
+}
+
 impl Ledger {
+    /// Walks through all settled request ids in their order, a page at a time, those of archived months included. The walk
+    /// sees what is settled while it goes on where its id comes later.
+    #[must_use]
+    pub fn settled_ids(&self, page: u32) -> SettledIds {
+        SettledIds { ledger: self.clone(), page: page.max(1), after: String::new() }
+    }
+
     /// Counts everything, as of one moment. Reads all events: for reconciliation, not for a dashboard.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 -- KEYS[4]  hash: scope ref -> pending paid events
 -- KEYS[5]  sorted set, all scores 0: organization and start millisecond of pending events
 -- KEYS[6]  hash: the same -> pending picodollars
+-- KEYS[7]  list: recorded losses (parts/lost.lua)
 -- ARGV[1]  number of entries n, 1 to 10000
 -- ARGV[2]  digest of the n entries (parts/prefix.lua)
 -- ARGV[3]  number of charged scopes
@@ -18,7 +19,8 @@
 -- Returns {0} when the head of the queue is not that prefix (nothing changed), else
 -- {1, entries left, number of counters that held too little}.
 -- Errors (nothing written): DAMAGED a value is not what these scripts write.
--- First write: the trim. If it alone were lost, the batch would come again and the ledger would know its ids.
+-- Numbers that the state names and an emptied list never had are recorded as lost first.
+-- First write but that: the trim. If it alone were lost, the batch would come again and the ledger would know its ids.
 -- head moves by n and is not set to a number of the list: whatever was missing before is still missing after.
 
 -- whether an entry's link is made from that of the entry before it
@@ -93,6 +95,24 @@ for i, amount in ipairs(read_fields(amounts, starts)) do
   end
 end
 
+local lost, loss = KEYS[7], nil
+if depth == n and missing_numbers(known, n) then
+  redis.call('LLEN', lost)
+  local lost_first, lost_last, present =
+    missing_numbers(known, n, number_of(redis.call('LINDEX', queue, 0)), number_of(last))
+  local left, taken = pending_by_kind(), {}
+  for i, scope in ipairs(scopes) do
+    add_by_kind(taken, scope, parse(owed[i][1]))
+  end
+  if left then
+    take_by_kind(left, taken)
+  end
+  loss = loss_line(lost_first, lost_last, present, 'ack', left)
+end
+
+if loss then
+  redis.call('RPUSH', lost, loss)
+end
 redis.call('LTRIM', queue, n, -1)
 depth = depth - n
 if depth == 0 then

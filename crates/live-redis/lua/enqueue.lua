@@ -7,7 +7,8 @@
 -- KEYS[4]  hash: scope ref -> pending paid events
 -- KEYS[5]  sorted set, all scores 0: organization and start millisecond of pending events
 -- KEYS[6]  hash: the same -> pending picodollars
--- KEYS[7 ..] for each event: its bucket of remembered request ids (hash, digest -> payload check); where ids are not
+-- KEYS[7]  list: recorded losses (parts/lost.lua)
+-- KEYS[8 ..] for each event: its bucket of remembered request ids (hash, digest -> payload check); where ids are not
 --          remembered for ever, the bucket of this generation and those of the one before and the one behind
 -- ARGV[1]  shard count of the caller
 -- ARGV[2]  buckets an event, 1 or 3
@@ -23,7 +24,9 @@
 -- request id; {2} another payload was; {3, scope} its counter would pass 2^63-1; {4, text} what it needs is not what
 -- these scripts write. An event that is not appended changes nothing, and the others go on.
 -- Errors (nothing written): SHARDS another shard count is in force; DAMAGED a value is not what these scripts write.
--- Writes in the order of what their loss would cost: the events, the memory of their ids, the counters, the state.
+-- An empty list whose state names entries lost them: that is recorded before the state is set anew.
+-- Writes in the order of what their loss would cost: the record of a loss, the events, the memory of their ids, the counters,
+-- the state.
 
 local shards, buckets, kept_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local last_scope = 5 + tonumber(ARGV[4])
@@ -115,7 +118,7 @@ local function refusal(at, key, charged, more_high, more_low)
 end
 
 local replies, entries, accepted, moved = {}, {}, {}, {}
-local key = 7
+local key = 8
 for at = last_place + 1, #ARGV, 6 do
   local charged = { string.byte(ARGV[at + 4], 1, -1) }
   local more_high, more_low = parse(ARGV[at + 3])
@@ -157,6 +160,16 @@ for i = last_scope + 1, last_place do
   end
 end
 
+local lost, loss = KEYS[7], nil
+if depth == 0 and missing_numbers(known, 0) then
+  local lost_first, lost_last, present = missing_numbers(known, 0)
+  redis.call('LLEN', lost)
+  loss = loss_line(lost_first, lost_last, present, 'enqueue', pending_by_kind())
+end
+
+if loss then
+  redis.call('RPUSH', lost, loss)
+end
 redis.call('RPUSH', queue, unpack(entries))
 for i = 1, #accepted do
   local at, bucket = accepted[i][1], KEYS[accepted[i][2]]
@@ -168,6 +181,9 @@ end
 if depth == 0 then
   redis.call('DEL', hot, count, since, amounts)
   redis.call('HDEL', state, 'doubt')
+end
+if depth == 0 or not known[2] then
+  -- also where another hand was first: what it put there has no number of this queue
   redis.call('HSET', state, 'head', string.format('%d', first))
 end
 write_fields(hot, hot_pairs)

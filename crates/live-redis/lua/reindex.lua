@@ -2,11 +2,13 @@
 -- Makes the index of pending spend anew from the entries, all of them or nothing.
 --
 -- KEYS[1 .. 6]  as parts/index.lua has them
+-- KEYS[7]  list: recorded losses (parts/lost.lua)
 -- ARGV[1]  most entries to go through
 -- ARGV[2]  1 to make it anew although it is proven: single counters are not part of the proof
 --
 -- Returns {0, entries} made anew; {1} proven already, nothing changed; {2, position} the entry there (0: the head) cannot
 -- be read or does not follow from the one before it, nothing changed; {3, length} the queue is too long, nothing changed.
+-- Numbers that the state names and the list does not have are recorded as lost before the state is set by the list.
 
 local depth = redis.call('LLEN', queue)
 -- the parts of the index may be of any type: they are replaced
@@ -67,6 +69,23 @@ for place, sum in pairs(placed) do
   member_pairs[#member_pairs + 1], member_pairs[#member_pairs + 2] = '0', place
   amount_pairs[#amount_pairs + 1], amount_pairs[#amount_pairs + 2] = place, decimal(sum[1], sum[2])
 end
+local lost, loss = KEYS[7], nil
+local lost_first, lost_last, present = missing_numbers(known, depth, tonumber(head), tonumber(seq_before))
+if lost_first then
+  redis.call('LLEN', lost)
+  local left, taken = pending_by_kind(), {}
+  for scope, sum in pairs(charged) do
+    add_by_kind(taken, scope, sum[1], sum[2])
+  end
+  if left then
+    take_by_kind(left, taken)
+  end
+  loss = loss_line(lost_first, lost_last, present, 'reindex', left)
+end
+
+if loss then
+  redis.call('RPUSH', lost, loss)
+end
 redis.call('DEL', hot, count, since, amounts)
 write_fields(hot, hot_pairs)
 write_fields(count, count_pairs)
@@ -75,6 +94,8 @@ write_fields(amounts, amount_pairs)
 if head then
   redis.call('HSET', state, 'head', head, 'next', string.format('%.0f', tonumber(seq_before) + 1), 'chain', chain_before,
     'format', '2', 'scopes', #hot_pairs / 2, 'starts', #amount_pairs / 2)
+elseif loss then
+  redis.call('HSET', state, 'head', known[2])
 end
 redis.call('HDEL', state, 'doubt')
 return { 0, depth }

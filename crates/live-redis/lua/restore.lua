@@ -10,7 +10,7 @@
 -- The index is in doubt from then on.
 
 local depth = redis.call('LLEN', queue)
-read_state()
+local known = read_state()
 local place = tonumber(ARGV[1])
 if redis.call('LINDEX', KEYS[7], place) ~= ARGV[2] then
   return { 0, depth }
@@ -18,6 +18,10 @@ end
 local entry = string.sub(ARGV[2], (string.find(ARGV[2], '\n', 1, true) or 0) + 1)
 redis.call('LPUSH', queue, entry)
 redis.call('HSET', state, 'doubt', 'quarantine')
+local number = string.match(entry, '^{"seq":([1-9]%d*),')
+if number and #number <= 15 and known[1] and known[1] == string.format('%.0f', tonumber(number) + 1) then
+  redis.call('HSET', state, 'head', number)
+end
 -- a list cannot drop a place: the item is made unlike any other first
 redis.call('LSET', KEYS[7], place, '')
 redis.call('LREM', KEYS[7], 1, '')

@@ -22,6 +22,9 @@ pub const FLAT_PARTITION: &str = "flat";
 /// One bit more costs 30 bytes an id at a million ids; one less doubles the search (`docs/performance.md`).
 const SEEN_BUCKET_BITS: u32 = 15;
 
+/// How many buckets there are.
+pub(crate) const SEEN_BUCKETS: u16 = 1 << SEEN_BUCKET_BITS;
+
 /// What every key starts with: 1 to 64 characters of `a-z A-Z 0-9 . _ : -`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPrefix(String);
@@ -158,6 +161,11 @@ impl ShardKeys<'_> {
         self.key(format_args!("quarantine"))
     }
 
+    /// List of what was found to have left the queue without an acknowledgement.
+    pub(crate) fn lost(&self) -> String {
+        self.key(format_args!("lost"))
+    }
+
     /// The queue and its index, in the order of `lua/parts/index.lua`.
     pub(crate) fn indexed_queue(&self) -> [String; 6] {
         [self.queue(), self.state(), self.hot(), self.count(), self.since(), self.since_amount()]
@@ -165,13 +173,22 @@ impl ShardKeys<'_> {
 
     /// Hash of one bucket of remembered request ids: that of ids that are remembered for ever, or of one generation.
     pub(crate) fn seen(&self, digest: &RequestDigest, generation: Option<u64>) -> String {
-        let [high, low, ..] = digest.as_bytes();
-        let bucket = u16::from_be_bytes([*high, *low]) >> (u16::BITS - SEEN_BUCKET_BITS);
+        self.seen_in(seen_bucket(digest), generation)
+    }
+
+    /// The same, of a bucket by its number.
+    pub(crate) fn seen_in(&self, bucket: u16, generation: Option<u64>) -> String {
         match generation {
             None => self.key(format_args!("seen:{bucket:04x}")),
             Some(generation) => self.key(format_args!("seen:{generation}:{bucket:04x}")),
         }
     }
+}
+
+/// The bucket of a request id, from 0 and below [`SEEN_BUCKETS`].
+pub(crate) fn seen_bucket(digest: &RequestDigest) -> u16 {
+    let [high, low, ..] = digest.as_bytes();
+    u16::from_be_bytes([*high, *low]) >> (u16::BITS - SEEN_BUCKET_BITS)
 }
 
 /// The field of a request id in its bucket. It leaves out two bytes that mostly repeat the bucket's name; 126 of 128 bits of

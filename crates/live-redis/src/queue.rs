@@ -2,6 +2,8 @@
 
 mod backlog;
 mod enqueue;
+mod losses;
+mod marks;
 mod pending;
 mod quarantine;
 mod reindex;
@@ -12,14 +14,16 @@ use std::future::Future;
 use chrono::{DateTime, Utc};
 use redis::{FromRedisValue, ScriptInvocation, Value};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Index, MAX_PEEK_BYTES, Peeked, Receipt, Reindexed, Shard,
-    ShardCount, SpendEvent, SpendQueue,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Epoch, Index, MAX_PEEK_BYTES, Peeked, Receipt, Reindexed,
+    Shard, ShardCount, SpendEvent, SpendQueue,
 };
 
 pub(crate) use backlog::Backlogs;
 pub use backlog::{Backlog, Pressure, Watermarks};
 pub(crate) use enqueue::EnqueueLanes;
-pub use quarantine::{QuarantineNote, Quarantined};
+pub use losses::Loss;
+pub use marks::{Mark, Marks};
+pub use quarantine::{OperatorNote, Quarantined};
 pub use status::{QueueGlance, QueueStatus};
 
 use crate::error::{CallError, LiveRedisError};
@@ -92,6 +96,7 @@ impl LiveRedis {
         } else {
             call = script::ACK.prepare_invoke();
             self.key_index(&mut call, receipt.shard);
+            call.key(self.shared.options.prefix.shard(receipt.shard).lost());
             call.arg(entries).arg(digest).arg(receipt.charges.len());
             for (scope, charge) in &receipt.charges {
                 call.arg(scope.to_string()).arg(charge.amount.picos().to_string()).arg(charge.paid_events);
@@ -134,6 +139,10 @@ impl SpendQueue for LiveRedis {
 
     fn shards(&self) -> ShardCount {
         self.shard_count()
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch::new(self.shared.options.prefix.to_string(), self.shard_count())
     }
 
     fn sources(&self) -> Vec<Shard> {

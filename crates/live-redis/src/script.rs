@@ -12,6 +12,7 @@ const BULK: &str = include_str!("../lua/parts/bulk.lua");
 const REMOVE: &str = include_str!("../lua/parts/remove.lua");
 const INDEX: &str = include_str!("../lua/parts/index.lua");
 const PREFIX: &str = include_str!("../lua/parts/prefix.lua");
+const LOST: &str = include_str!("../lua/parts/lost.lua");
 const SCAN: &str = include_str!("../lua/parts/scan.lua");
 
 macro_rules! script {
@@ -40,11 +41,11 @@ script! {
     /// Corrects what an admission counted.
     SETTLE = "settle.lua";
     /// Appends and charges events.
-    ENQUEUE = "enqueue.lua" [DECIMAL, BULK, INDEX];
+    ENQUEUE = "enqueue.lua" [DECIMAL, BULK, INDEX, LOST];
     /// Reads the head of the queue.
     PEEK = "peek.lua" [INDEX];
     /// Takes a committed prefix off the queue.
-    ACK = "ack.lua" [DECIMAL, BULK, REMOVE, INDEX, PREFIX];
+    ACK = "ack.lua" [DECIMAL, BULK, REMOVE, INDEX, PREFIX, LOST];
     /// Takes a committed prefix off the queue of an older deployment.
     ACK_OLDER = "ack_older.lua" [PREFIX];
     /// What is pending for each of several scopes, or of an organization since an instant.
@@ -52,11 +53,15 @@ script! {
     /// What the queue of an older deployment charges to each of several owners.
     PENDING_OLDER = "pending_older.lua";
     /// Makes the index of pending spend anew.
-    REINDEX = "reindex.lua" [DECIMAL, BULK, INDEX, SCAN];
+    REINDEX = "reindex.lua" [DECIMAL, BULK, INDEX, SCAN, LOST];
     /// Moves the head of the queue aside.
-    QUARANTINE = "quarantine.lua" [INDEX];
+    QUARANTINE = "quarantine.lua" [DECIMAL, INDEX, LOST];
     /// Puts what was moved aside back.
     RESTORE = "restore.lua" [INDEX];
+    /// Length and state of the queue.
+    QUEUE_STATE = "queue_state.lua";
+    /// Marks a recorded loss as dealt with.
+    ACKNOWLEDGE_LOSS = "acknowledge_loss.lua";
     /// Length and age of the queue.
     BACKLOG = "backlog.lua";
     /// Counts a deployment's failure and cools it at the threshold.

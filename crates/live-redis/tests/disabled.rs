@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Hot, event, limit, now, shard, team};
 use devstack::RedisServer;
-use live_redis::{LiveRedis, LiveRedisError, Options, QuarantineNote, Quarantined, Watermarks};
+use live_redis::{LiveRedis, LiveRedisError, OperatorNote, Options, Quarantined, Watermarks};
 use rate_plan::{Limits, Scope};
 use spend_queue::{PendingQuery, PendingSpend, SpendQueue};
 use tokio::io::copy_bidirectional;
@@ -32,7 +32,7 @@ enum Does {
 use Does::{Answers, Counts, Fails};
 
 /// Call, without Redis, with a Redis that fails.
-const CONTRACT: [(&str, Does, Does); 20] = [
+const CONTRACT: [(&str, Does, Does); 21] = [
     ("record_failure", Answers("false"), Fails),
     ("add_latency", Answers("()"), Fails),
     ("add_usage", Answers("()"), Fails),
@@ -53,13 +53,14 @@ const CONTRACT: [(&str, Does, Does); 20] = [
     ("pending, pending_since, pending_key, pending_all", Fails, Fails),
     ("pressure, backlog, queue_status", Fails, Fails),
     ("quarantine, quarantined, restore, reindex, repair_index", Fails, Fails),
+    ("losses, marks, waiting_marks", Fails, Fails),
 ];
 
 /// Something that was moved aside, on a server that works.
 static ASIDE: OnceCell<Quarantined> = OnceCell::const_new();
 
-fn note() -> QuarantineNote {
-    QuarantineNote { reason: "a test".into(), at: now() }
+fn note() -> OperatorNote {
+    OperatorNote { reason: "a test".into(), at: now() }
 }
 
 async fn move_aside() -> Quarantined {
@@ -130,6 +131,14 @@ async fn call(redis: &LiveRedis, name: &str) -> Vec<Result<String, LiveRedisErro
                 redis.repair_index(shard()),
             );
             return vec![text(moved), text(listed), text(restored), text(reindexed), text(repaired)];
+        }
+        "losses, marks, waiting_marks" => {
+            let (losses, marks, waiting) = tokio::join!(
+                redis.losses(shard(), 1),
+                redis.marks(shard(), 0, 1, now()),
+                redis.waiting_marks(shard())
+            );
+            return vec![text(losses), text(marks), text(waiting)];
         }
         other => panic!("{other} is in the table only"),
     };

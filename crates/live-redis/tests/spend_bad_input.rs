@@ -7,7 +7,7 @@ mod common;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use common::{Hot, event, limit, now, shard, team};
-use live_redis::{InputError, LiveRedisError, QuarantineNote};
+use live_redis::{InputError, LiveRedisError, OperatorNote};
 use serde_json::{Value, json};
 use spend_queue::{
     BatchLimit, EventError, MAX_BATCH, MAX_TOKENS, PendingQuery, PendingSpend, QueueError, ScopeRef,
@@ -258,7 +258,7 @@ async fn a_bad_argument_is_named_and_not_one_byte_of_redis_changes() {
         check(hot.unchanged(hot.redis.pending_all(&queries)).await, "key_id", words);
         let queries = [good, PendingQuery::Organization { id: id.clone(), since: now() }];
         check(hot.unchanged(hot.redis.pending_all(&queries)).await, "organization_id", words);
-        let note = QuarantineNote { reason: id, at: now() };
+        let note = OperatorNote { reason: id, at: now() };
         let head = &hot.list().await[0];
         check(hot.unchanged(hot.redis.quarantine(shard(), head, &note)).await, "reason", words);
     }

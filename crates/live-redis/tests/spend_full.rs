@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Hot, event, limit, now, shard, team};
-use live_redis::{CallError, LiveRedisError, QuarantineNote};
+use live_redis::{CallError, LiveRedisError, OperatorNote};
 use spend_queue::{Acked, Index, PendingSpend, QueueError, Reindexed, SpendQueue, Usd};
 
 async fn set_memory(hot: &Hot, bytes: &[u8]) {
@@ -22,7 +22,7 @@ async fn what_would_write_is_refused_and_strict_reads_go_on() {
     for id in ["a", "b", "c"] {
         hot.redis.enqueue(&event(id, 5)).await.unwrap();
     }
-    let note = QuarantineNote { reason: "test".into(), at: now() };
+    let note = OperatorNote { reason: "test".into(), at: now() };
     let head = hot.list().await[0].clone();
     assert_eq!(hot.redis.quarantine(shard(), &head, &note).await, Ok(Some(2)));
     let aside = hot.redis.quarantined(shard(), 10).await.unwrap();

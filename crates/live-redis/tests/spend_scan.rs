@@ -136,7 +136,7 @@ async fn an_index_that_no_counter_could_hold_is_not_made() {
     let most = |id: &str| charged(id, Some(i64::MAX), vec![team()]);
     hot.redis.enqueue(&most("a")).await.unwrap();
     let head = hot.list().await.remove(0);
-    let note = live_redis::QuarantineNote { reason: "test".into(), at: now() };
+    let note = live_redis::OperatorNote { reason: "test".into(), at: now() };
     hot.redis.quarantine(shard(), &head, &note).await.unwrap();
     hot.redis.enqueue(&most("b")).await.unwrap();
     let aside = hot.redis.quarantined(shard(), 1).await.unwrap();

@@ -3,6 +3,7 @@
 mod chain;
 mod encode;
 mod entry;
+mod epoch;
 mod error;
 mod event;
 mod finding;
@@ -22,13 +23,14 @@ mod usd;
 pub use chain::Chain;
 pub use encode::{Charge, EncodedEvent, PayloadCheck, RequestDigest};
 pub use entry::{Entry, Link};
+pub use epoch::Epoch;
 pub use error::{EntryError, EventError, FieldProblem};
 pub use event::{
     CLOCK_TOLERANCE, ENTRY_FORMAT, MAX_DEPTH, MAX_EVENT_BYTES, MAX_SCOPES, MAX_TEXT_BYTES, MAX_TOKENS,
     SpendEvent,
 };
 pub use finding::{Finding, Severity};
-pub use memory::{MemoryQueue, MemoryQueueError, MemorySnapshot};
+pub use memory::{MemoryLoss, MemoryQueue, MemoryQueueError, MemorySnapshot};
 pub use millis::Millis;
 pub use older::{OLDER_KEY, UNATTRIBUTED, older_start};
 pub use pending::{PendingQuery, PendingSpend};

@@ -10,8 +10,9 @@ use chrono::{DateTime, Utc};
 use thiserror::Error;
 
 use crate::{
-    Acked, BatchLimit, Charge, EncodedEvent, Enqueued, Index, Millis, ORGANIZATION, Peeked, PendingSpend,
-    QueueError, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, ShardCount, SpendQueue, Start, Usd,
+    Acked, BatchLimit, Charge, EncodedEvent, Enqueued, Epoch, Index, Millis, ORGANIZATION, Peeked,
+    PendingSpend, QueueError, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, ShardCount, SpendQueue,
+    Start, Usd,
 };
 use shard::ShardModel;
 
@@ -153,6 +154,12 @@ impl MemoryQueue {
         self.with(shard, |state| state.forget(request));
     }
 
+    /// What was found to have left a shard without an acknowledgement, in the order of its finding.
+    #[must_use]
+    pub fn losses(&self, shard: Shard) -> Vec<MemoryLoss> {
+        self.with(shard, |state| state.losses().to_vec())
+    }
+
     /// The index by time of a shard, whether or not it can be relied on.
     #[must_use]
     pub fn starts(&self, shard: Shard) -> BTreeMap<Start, Usd> {
@@ -202,11 +209,26 @@ impl MemoryQueue {
     }
 }
 
+/// Numbers that a shard's state named and its list did not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLoss {
+    /// The first of them.
+    pub first: u64,
+    /// The last of them.
+    pub last: u64,
+    /// How many entries of this range were there all the same.
+    pub present: u64,
+}
+
 impl SpendQueue for MemoryQueue {
     type Error = MemoryQueueError;
 
     fn shards(&self) -> ShardCount {
         self.count
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch::new("memory", self.count)
     }
 
     fn enqueue(&self, event: &EncodedEvent) -> impl Future<Output = Result<Enqueued, Self::Error>> + Send {

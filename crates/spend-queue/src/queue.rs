@@ -2,7 +2,7 @@
 
 use core::future::Future;
 
-use crate::{BatchLimit, EncodedEvent, Peeked, Receipt, Shard, ShardCount};
+use crate::{BatchLimit, EncodedEvent, Epoch, Peeked, Receipt, Shard, ShardCount};
 
 /// A durable, ordered hand-off of finished calls to a ledger.
 ///
@@ -18,6 +18,8 @@ use crate::{BatchLimit, EncodedEvent, Peeked, Receipt, Shard, ShardCount};
 /// 4. **Acknowledge takes exactly what the receipt names**, and only while the head of the shard still *is*
 ///    that prefix, every entry of it compared ([`crate::PrefixDigest`]). Anything else is [`Acked::Changed`] and
 ///    changes nothing. The counters lose exactly what enqueueing those entries added. It works when memory is full.
+/// 5. **Evidence stays.** Numbers that left a shard without an acknowledgement are recorded before anything that shows
+///    it is set back: an empty list is no proof that everything was taken by its flusher.
 ///
 /// # What the caller owes
 ///
@@ -31,6 +33,9 @@ pub trait SpendQueue: Send + Sync {
 
     /// Over how many shards the queue is spread.
     fn shards(&self) -> ShardCount;
+
+    /// The history that the numbers of its shards belong to.
+    fn epoch(&self) -> Epoch;
 
     /// Appends an event to the shard of its partition.
     ///

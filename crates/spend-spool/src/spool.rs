@@ -1,6 +1,6 @@
 //! The handle of a spool.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -28,6 +28,7 @@ pub struct Spool {
 
 #[derive(Debug)]
 struct Shared {
+    path: PathBuf,
     options: SpoolOptions,
     state: Arc<State>,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
@@ -61,8 +62,9 @@ impl Spool {
         let thread = thread::Builder::new()
             .name("spend-spool".into())
             .spawn(move || writer.run(receiver))
-            .map_err(|source| SpoolOpenError::Io { path, source })?;
+            .map_err(|source| SpoolOpenError::Io { path: path.clone(), source })?;
         let shared = Shared {
+            path,
             options,
             state,
             jobs: Mutex::new(Some(jobs)),
@@ -79,6 +81,12 @@ impl Spool {
     #[must_use]
     pub fn wrap<Q: SpendQueue>(&self, queue: Q) -> SpooledQueue<Q> {
         SpooledQueue::new(queue, self.clone())
+    }
+
+    /// The spool's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
     }
 
     /// How many events wait.

@@ -59,6 +59,8 @@ pub struct ShardNotice {
     pub index_doubtful: bool,
     /// Entries that were moved aside.
     pub quarantined: u64,
+    /// Entries that left the list without being acknowledged, and that nobody dealt with.
+    pub lost: u64,
     /// When the last batch was settled and acknowledged.
     pub flushed_at: Option<DateTime<Utc>>,
     /// Events of all batches.

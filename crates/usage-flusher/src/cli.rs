@@ -13,7 +13,7 @@ use spend_queue::BatchLimit;
 
 use crate::audit::AuditOptions;
 use crate::dead_letters::DeadLettersOptions;
-use crate::operator::{PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
+use crate::operator::{LossesOptions, PeekOptions, QuarantineOptions, RepairOptions, StatusOptions};
 use crate::report::ReportOptions;
 use crate::trace_export::TraceOptions;
 
@@ -44,7 +44,10 @@ pub(crate) enum Command {
     Peek(PeekOptions),
     /// Move the head of a shard aside because it cannot be settled, list what was moved aside, or put it back
     Quarantine(QuarantineOptions),
-    /// Compare Redis, the record of flushed batches and the ledger's books; exit code 1 if anything differs
+    /// List what left the queue without being acknowledged, or mark it as dealt with
+    Losses(LossesOptions),
+    /// Compare Redis, the record of flushed batches and the ledger's books. Exit code: 0 exact; 1 something differs, or it could
+    /// not be compared; 3 the ledger has nothing of this prefix and number of shards
     Audit(AuditOptions),
     /// Make the index of pending spend anew from the entries, where it is in doubt
     Repair(RepairOptions),

@@ -2,7 +2,9 @@
 
 mod render;
 
-use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
 use chrono::Utc;
 use clap::{Args, Subcommand};
 use iam_ledger::{DeadLetter, DeadLetterKind, DeadLetterPage, Ledger, LedgerError, LedgerOptions, Replayed};
@@ -10,6 +12,7 @@ use iam_ledger::{DeadLetter, DeadLetterKind, DeadLetterPage, Ledger, LedgerError
 use render::{Attempt, Outcome};
 use service_frame::connection::DatabaseOptions;
 use service_frame::values::whole;
+use spend_queue::Entry;
 
 #[derive(Debug, Args)]
 pub(crate) struct DeadLettersOptions {
@@ -64,6 +67,10 @@ struct ReplayOptions {
     /// The letters' numbers
     #[arg(required = true, value_name = "ID", value_parser = whole::<i64>(0..=i64::MAX))]
     ids: Vec<i64>,
+    /// Settle what this file holds in place of the letter's entry: the entry as `show --json` prints it (raw), with the value
+    /// corrected and the same request id. For one letter
+    #[arg(long, value_name = "FILE")]
+    entry: Option<PathBuf>,
     /// Really do it
     #[arg(long)]
     yes: bool,
@@ -117,13 +124,15 @@ async fn show(options: &ShowOptions) -> Result<bool> {
 async fn replay(mut options: ReplayOptions) -> Result<bool> {
     let mut seen = std::collections::BTreeSet::new();
     options.ids.retain(|id| seen.insert(*id));
+    let corrected = corrected(&options)?;
     let ledger = connect(&options.database).await?;
     let mut attempts = Vec::with_capacity(options.ids.len());
     let mut failure = None;
     for &id in &options.ids {
-        let outcome = match options.yes {
-            true => ledger.replay(id, Utc::now()).await.map(Outcome::of),
-            false => ledger.dead_letter(id).await.map(|content| forecast(&content.letter)),
+        let outcome = match (options.yes, &corrected) {
+            (true, None) => ledger.replay(id, Utc::now()).await.map(Outcome::of),
+            (true, Some(entry)) => ledger.replay_corrected(id, entry, Utc::now()).await.map(Outcome::of),
+            (false, _) => ledger.dead_letter(id).await.map(|content| forecast(&content.letter)),
         };
         match outcome {
             Ok(outcome) => attempts.push(Attempt { id, outcome }),
@@ -144,6 +153,20 @@ async fn replay(mut options: ReplayOptions) -> Result<bool> {
         Some((id, error)) => Err(error).with_context(|| format!("replaying dead letter {id}")),
         None => Ok(attempts.iter().all(|attempt| attempt.outcome.is_fine())),
     }
+}
+
+/// The bytes to settle in place of a letter's entry, if a file was given: without the line's end that an editor adds.
+fn corrected(options: &ReplayOptions) -> Result<Option<Vec<u8>>> {
+    let Some(file) = &options.entry else { return Ok(None) };
+    if options.ids.len() != 1 {
+        bail!("--entry: one letter is accepted with it, {} are named", options.ids.len());
+    }
+    let entry = std::fs::read(file)
+        .with_context(|| format!("--entry {}: a file that can be read is accepted", file.display()))?;
+    let entry = entry.trim_ascii_end().to_vec();
+    Entry::decode(entry.clone())
+        .with_context(|| format!("--entry {}: an entry of the queue is accepted", file.display()))?;
+    Ok(Some(entry))
 }
 
 /// What a replay would try, from the letter alone.

@@ -194,7 +194,12 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         let number = |entry: Option<&Entry>| entry.and_then(|entry| entry.link).map(|link| link.seq);
         let (first_seq, last_seq) = (number(entries.first()), number(entries.last()));
         spans::describe_entries(span, batch.len(), first_seq.zip(last_seq));
-        let settlement = Settlement { shard: *shard, entries: Arc::clone(entries), committed_at: now };
+        let settlement = Settlement {
+            epoch: self.queue.epoch(),
+            shard: *shard,
+            entries: Arc::clone(entries),
+            committed_at: now,
+        };
         let committed = spans::within(spans::commit(), self.ledger.commit(settlement)).await;
         let committed = committed.map_err(|error| failed(span, FlushError::Commit(error)))?;
         tracing::info!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use iam_ledger::{Batch, Committed, Ledger, LedgerError};
-use spend_queue::{Entry, Shard};
+use spend_queue::{Entry, Epoch, Shard};
 use thiserror::Error;
 use tokio::task::JoinError;
 use tokio::time::timeout;
@@ -20,6 +20,8 @@ const COMMIT_WITHIN: Duration = Duration::from_secs(60);
 /// What is to be committed together: entries of one shard, in the order of the queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Settlement {
+    /// The history that the entries' numbers belong to.
+    pub epoch: Epoch,
     /// Where they were peeked.
     pub shard: Shard,
     /// The entries, oldest first.
@@ -62,9 +64,9 @@ impl SpendLedger for Ledger {
     type Error = LedgerError;
 
     async fn commit(&self, settlement: Settlement) -> Result<Committed, LedgerError> {
-        let Settlement { shard, entries, committed_at } = settlement;
+        let Settlement { epoch, shard, entries, committed_at } = settlement;
         // On the heap: a transaction with its retries is a large future, which each of its callers would carry.
-        Box::pin(Self::commit(self, &Batch { shard, entries: &entries, committed_at })).await
+        Box::pin(Self::commit(self, &Batch { epoch: &epoch, shard, entries: &entries, committed_at })).await
     }
 
     fn is_transient(error: &LedgerError) -> bool {

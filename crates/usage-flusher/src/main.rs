@@ -41,7 +41,10 @@ async fn main() -> ExitCode {
         Command::Status(options) => operator::status(options).await.map(|()| true),
         Command::Peek(options) => operator::peek(options).await.map(|()| true),
         Command::Quarantine(options) => operator::quarantine(options).await,
-        Command::Audit(options) => audit::audit(options).await,
+        Command::Losses(options) => operator::losses(options).await,
+        Command::Audit(options) => {
+            return audit::audit(options).await.map_or_else(|error| failed(&error), ExitCode::from);
+        }
         Command::Repair(options) => operator::repair(options).await,
         Command::Report(options) => report::run(options).await.map(|()| true),
         Command::DeadLetters(options) => dead_letters::run(options).await,

@@ -8,7 +8,8 @@ use chrono::Utc;
 use iam_ledger::Committed;
 use metrics::{counter, histogram};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Peeked, Receipt, Reindexed, Shard, ShardCount, SpendQueue,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Epoch, Peeked, Receipt, Reindexed, Shard, ShardCount,
+    SpendQueue,
 };
 
 use crate::ledger::{Settlement, SpendLedger};
@@ -30,6 +31,10 @@ impl<Q: SpendQueue> SpendQueue for Observed<Q> {
 
     fn shards(&self) -> ShardCount {
         self.0.shards()
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.0.epoch()
     }
 
     fn sources(&self) -> Vec<Shard> {

@@ -1,5 +1,6 @@
 //! The operator's tools: they look, and change only what `--yes` says.
 
+mod losses;
 mod peek;
 mod quarantine;
 mod repair;
@@ -12,6 +13,7 @@ use anyhow::{Result, bail};
 use live_redis::LiveRedis;
 use spend_queue::{Shard, SpendQueue};
 
+pub(crate) use losses::{LossesOptions, losses};
 pub(crate) use peek::{PeekOptions, peek};
 pub(crate) use quarantine::{QuarantineOptions, quarantine};
 pub(crate) use repair::{RepairOptions, repair};

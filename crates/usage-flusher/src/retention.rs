@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::Utc;
 use iam_ledger::{Ledger, LedgerError};
 use metrics::counter;
-use spend_queue::Shard;
+use spend_queue::{Epoch, Shard};
 use tokio::time::Instant;
 
 use crate::board::Board;
@@ -38,6 +38,7 @@ impl Pruner {
         &mut self,
         ledger: &Ledger,
         board: &Board,
+        epoch: &Epoch,
         sources: &[Shard],
     ) -> Result<(), LedgerError> {
         let notices = board.read();
@@ -51,7 +52,7 @@ impl Pruner {
         let horizon = Utc::now() - self.keep;
         for shard in ours {
             for _ in 0..STATEMENTS {
-                let pruned = ledger.prune_flush_log(*shard, horizon, ROWS).await?;
+                let pruned = ledger.prune_flush_log(epoch, *shard, horizon, ROWS).await?;
                 counter!("tallyweir_flush_log_pruned_total").increment(pruned);
                 if pruned < ROWS.into() {
                     break;

@@ -46,7 +46,7 @@ pub async fn sample(
             }
         }
         if let Some(pruner) = &mut pruner
-            && let Err(error) = pruner.turn(&ledger, &board, &redis.sources()).await
+            && let Err(error) = pruner.turn(&ledger, &board, &redis.epoch(), &redis.sources()).await
         {
             trouble(&error, "cannot prune the flush log");
         }
@@ -86,6 +86,7 @@ async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), L
         notice.bytes = seen.bytes;
         notice.index_doubtful = seen.index == Index::Doubtful;
         notice.quarantined = seen.quarantined;
+        notice.lost = seen.lost;
     });
     let name = shard.to_string();
     let doubtful = if seen.index == Index::Doubtful { 1.0 } else { 0.0 };
@@ -94,7 +95,8 @@ async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), L
     gauge!("tallyweir_queue_oldest_age_seconds", "shard" => name.clone())
         .set(seen.backlog.age(now).as_secs_f64());
     gauge!("tallyweir_queue_index_doubtful", "shard" => name.clone()).set(doubtful);
-    gauge!("tallyweir_queue_quarantined", "shard" => name).set(float(seen.quarantined));
+    gauge!("tallyweir_queue_quarantined", "shard" => name.clone()).set(float(seen.quarantined));
+    gauge!("tallyweir_queue_lost", "shard" => name).set(float(seen.lost));
     Ok(())
 }
 

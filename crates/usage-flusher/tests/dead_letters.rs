@@ -9,7 +9,7 @@ use std::process::Output;
 use devstack::TestDatabase;
 use iam_ledger::{Batch, Ledger, LedgerOptions};
 use serde_json::Value;
-use spend_queue::{Chain, Entry, Usd};
+use spend_queue::{Chain, Entry, Epoch, ShardCount, Usd};
 use support::{binary, event, now, shard, team};
 
 /// A ledger that refuses the model `m`, as every event of these tests has it, for one of two ids.
@@ -34,7 +34,8 @@ impl Refusing {
             .execute("refuse", "alter table usage_events add constraint no_bad check (request_id <> 'bad')")
             .unwrap();
         let entries = [entry("good", 5, 1), entry("good", 6, 2), entry("bad", 7, 3)];
-        let batch = Batch { shard: shard(), entries: &entries, committed_at: now() };
+        let epoch = Epoch::new("letters", ShardCount::ONE);
+        let batch = Batch { epoch: &epoch, shard: shard(), entries: &entries, committed_at: now() };
         let committed = ledger.commit(&batch).await.unwrap();
         assert_eq!((committed.new, committed.conflicts.len(), committed.refused), (1, 1, 1));
         Self { database, ledger }

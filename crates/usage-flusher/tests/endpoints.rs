@@ -147,9 +147,12 @@ async fn old_rows_of_the_flush_log_are_pruned_and_the_audit_stays_exact() {
     stack.database.execute("aged batches", aged).unwrap();
     let flusher = Running::start_with(&stack, &["--flush-log-days", "75"]);
     until("the pruning", || metric(&flusher, "tallyweir_flush_log_pruned_total") == Some(2.0));
-    let audit = stack.ledger.audit(10).await.unwrap();
+    let audit = stack.ledger.audit(&stack.hot.epoch(), 10).await.unwrap();
     assert_eq!(audit, iam_ledger::LedgerAudit::default());
-    assert_eq!(stack.ledger.last_flush(shard()).await.unwrap().map(|(seq, _)| seq), Some(4));
+    assert_eq!(
+        stack.ledger.last_flush(&stack.hot.epoch(), shard()).await.unwrap().map(|end| end.seq),
+        Some(4)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

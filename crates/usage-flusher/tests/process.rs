@@ -108,7 +108,8 @@ async fn a_kill_after_the_commit_changes_no_sum() {
     }
     // The sharpest form of it: committed here, never acknowledged.
     let batch = stack.hot.peek(shard(), BatchLimit::new(50).unwrap()).await.unwrap();
-    let unacknowledged = Batch { shard: shard(), entries: &batch.entries, committed_at: now() };
+    let unacknowledged =
+        Batch { epoch: &stack.hot.epoch(), shard: shard(), entries: &batch.entries, committed_at: now() };
     stack.ledger.commit(&unacknowledged).await.unwrap();
     let mut flusher = stack.flusher().spawn().unwrap();
     drained(&stack).await;

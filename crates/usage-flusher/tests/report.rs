@@ -10,7 +10,7 @@ use std::time::Duration;
 use devstack::TestDatabase;
 use iam_ledger::{Batch, Budget, HoldAnswer, Ledger, LedgerOptions, NewIdentity};
 use serde_json::Value;
-use spend_queue::{Chain, Entry, ScopeRef, SpendEvent};
+use spend_queue::{Chain, Entry, Epoch, ScopeRef, ShardCount, SpendEvent};
 use support::{binary, now, shard};
 
 /// A model whose name needs quotes in CSV, of an organization whose id does.
@@ -53,7 +53,15 @@ async fn ledger() -> (TestDatabase, Ledger) {
             Entry::decode(encoded.entry(seq, chain).into_bytes()).unwrap()
         })
         .collect();
-    ledger.commit(&Batch { shard: shard(), entries: &entries, committed_at: now() }).await.unwrap();
+    ledger
+        .commit(&Batch {
+            epoch: &Epoch::new("report", ShardCount::ONE),
+            shard: shard(),
+            entries: &entries,
+            committed_at: now(),
+        })
+        .await
+        .unwrap();
     (database, ledger)
 }
 

@@ -22,7 +22,8 @@ async fn settled(ledger: &Ledger, scope: &ScopeRef) -> Usd {
 /// Commits and acknowledges the head as a flusher does.
 async fn flush(stack: &Stack, entries: u32, at: DateTime<Utc>) {
     let batch = stack.hot.peek(shard(), BatchLimit::new(entries).unwrap()).await.unwrap();
-    let commit = Batch { shard: shard(), entries: &batch.entries, committed_at: at };
+    let epoch = stack.hot.epoch();
+    let commit = Batch { epoch: &epoch, shard: shard(), entries: &batch.entries, committed_at: at };
     stack.ledger.commit(&commit).await.unwrap();
     stack.hot.ack(&batch.receipt().unwrap()).await.unwrap();
 }

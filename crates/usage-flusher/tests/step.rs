@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use iam_ledger::Committed;
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, MemoryQueue, MemoryQueueError, Peeked, Receipt, Reindexed,
-    Shard, ShardCount, SpendQueue, Usd,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Epoch, MemoryQueue, MemoryQueueError, Peeked, Receipt,
+    Reindexed, Shard, ShardCount, SpendQueue, Usd,
 };
 use support::{event, now, shard, team};
 use tokio::sync::Barrier;
@@ -105,6 +105,10 @@ impl SpendQueue for ModelQueue {
 
     fn shards(&self) -> ShardCount {
         self.queue.shards()
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.queue.epoch()
     }
 
     fn enqueue(&self, event: &EncodedEvent) -> impl Future<Output = Result<Enqueued, Self::Error>> + Send {

@@ -46,7 +46,17 @@ async fn a_bill_that_redis_does_not_take_is_on_disk_before_the_answer_ends() {
         text += std::str::from_utf8(&chunk).unwrap();
     }
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    // It says so by itself, and once more when it ends.
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while world.ledger.announced_spools(9).await.unwrap().is_empty() {
+        assert!(Instant::now() < give_up, "the gateway does not say what its spool holds");
+        tokio::task::yield_now().await;
+    }
     world.stop(Duration::from_secs(5)).await;
+    let said = world.ledger.announced_spools(9).await.unwrap();
+    let [(said, _)] = &said[..] else { panic!("{said:?}") };
+    assert!(said.events == 1 && said.bytes > 100 && said.oldest.is_some(), "{said:?}");
+    assert!(said.instance.ends_with("/bills.spool"), "{said:?}");
     assert_eq!(world.spooled(), 1);
 }
 

@@ -52,6 +52,6 @@ on conflict on constraint scope_spend_pkey do update set
     spend_usd = stored.spend_usd + excluded.spend_usd,
     paid_events = stored.paid_events + excluded.paid_events;
 
-insert into flush_log (shard, first_seq, last_seq, chain, events, committed_at)
-select 0, min(seq), max(seq), decode(repeat('00', 20), 'hex'), count(*), max(settled_at) from staging
+insert into flush_log (prefix, shards, shard, first_seq, last_seq, chain, events, committed_at)
+select 'tallyweir', 1, 0, min(seq), max(seq), decode(repeat('00', 20), 'hex'), count(*), max(settled_at) from staging
 on conflict on constraint flush_log_pkey do nothing;

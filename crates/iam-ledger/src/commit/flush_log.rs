@@ -9,6 +9,8 @@ use crate::LedgerError;
 
 /// The batch's record, with numbers that fit their columns.
 pub(super) struct FlushLog {
+    prefix: String,
+    shards: i32,
     shard: i32,
     first_seq: i64,
     last_seq: i64,
@@ -28,7 +30,15 @@ impl FlushLog {
             value: events.to_string(),
             bound: i32::MAX.to_string(),
         })?;
-        Ok(Some(Self { shard: batch.shard.index().into(), first_seq, last_seq, chain, events }))
+        Ok(Some(Self {
+            prefix: batch.epoch.prefix().to_owned(),
+            shards: batch.epoch.shards().get().into(),
+            shard: batch.shard.index().into(),
+            first_seq,
+            last_seq,
+            chain,
+            events,
+        }))
     }
 
     pub(super) async fn write(
@@ -38,6 +48,8 @@ impl FlushLog {
     ) -> Result<(), LedgerError> {
         sqlx::query_file!(
             "queries/log_flush.sql",
+            self.prefix,
+            self.shards,
             self.shard,
             self.first_seq,
             self.last_seq,

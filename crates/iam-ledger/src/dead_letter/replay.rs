@@ -32,6 +32,13 @@ pub enum Replayed {
     NotReplayable,
     /// An earlier replay is final. Nothing changed.
     AlreadyDone(Replay),
+    /// What was given in place of the entry names another request. Nothing changed.
+    OtherRequest {
+        /// The letter's.
+        letter: String,
+        /// The one that was given.
+        given: String,
+    },
     /// The bytes are no entry that this release can read. Nothing changed.
     Unreadable {
         /// Why.
@@ -54,23 +61,52 @@ impl Ledger {
     ///
     /// [`LedgerError::NoDeadLetter`]; otherwise as [`Ledger::commit`], with nothing changed.
     pub async fn replay(&self, id: i64, now: DateTime<Utc>) -> Result<Replayed, LedgerError> {
+        self.replay_as(id, None, now).await
+    }
+
+    /// [`Ledger::replay`] of a letter whose own value can never be settled: `corrected` is settled in its place, an entry in the
+    /// same form and with the same request id. The letter keeps the entry that was refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ledger::replay`].
+    pub async fn replay_corrected(
+        &self,
+        id: i64,
+        corrected: &[u8],
+        now: DateTime<Utc>,
+    ) -> Result<Replayed, LedgerError> {
+        self.replay_as(id, Some(corrected), now).await
+    }
+
+    async fn replay_as(
+        &self,
+        id: i64,
+        corrected: Option<&[u8]>,
+        now: DateTime<Utc>,
+    ) -> Result<Replayed, LedgerError> {
         let mut patience = Patience::new();
         loop {
-            match self.replay_once(id, now).await {
+            match self.replay_once(id, corrected, now).await {
                 Ok(replayed) => return Ok(replayed),
                 Err(error) => tokio::time::sleep(patience.after(error)?).await,
             }
         }
     }
 
-    async fn replay_once(&self, id: i64, now: DateTime<Utc>) -> Result<Replayed, LedgerError> {
+    async fn replay_once(
+        &self,
+        id: i64,
+        corrected: Option<&[u8]>,
+        now: DateTime<Utc>,
+    ) -> Result<Replayed, LedgerError> {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
             .begin_with("begin isolation level read committed read write")
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
-        match Box::pin(replay_in(&mut transaction, id, now)).await {
+        match Box::pin(replay_in(&mut transaction, id, corrected, now)).await {
             Ok(replayed) => {
                 transaction.commit().await.map_err(LedgerError::at_commit)?;
                 lease.keep();
@@ -89,6 +125,7 @@ impl Ledger {
 async fn replay_in(
     connection: &mut PgConnection,
     id: i64,
+    corrected: Option<&[u8]>,
     now: DateTime<Utc>,
 ) -> Result<Replayed, LedgerError> {
     let row = sqlx::query_file_as!(Row, "queries/lock_dead_letter.sql", id)
@@ -103,10 +140,18 @@ async fn replay_in(
         return Ok(Replayed::AlreadyDone(replay));
     }
     let decode = if letter.shard == Shard::OLDER.index() { Entry::decode_older } else { Entry::decode };
-    let entry = match decode(raw) {
+    let given = corrected.map_or(raw, <[u8]>::to_vec);
+    let entry = match decode(given) {
         Ok(entry) => entry,
         Err(error) => return Ok(Replayed::Unreadable { problem: error.to_string() }),
     };
+    // A letter without an id had one that no column can hold: any other is right for it.
+    if let Some(request_id) = letter.request_id.as_ref().filter(|id| **id != *entry.event.request_id) {
+        return Ok(Replayed::OtherRequest {
+            letter: request_id.clone(),
+            given: entry.event.request_id.clone(),
+        });
+    }
     let (replayed, outcome) = settle_letter(connection, &letter, &entry, now).await?;
     sqlx::query_file!("queries/mark_replayed.sql", id, now, outcome.as_str())
         .execute(connection)

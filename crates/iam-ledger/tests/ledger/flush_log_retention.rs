@@ -3,9 +3,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use iam_ledger::FlushBreak;
 use proptest::prelude::*;
-use spend_queue::Chain;
 
-use crate::support::{Fixture, commit_time, shard};
+use crate::support::{Fixture, commit_time, epoch, shard};
 
 /// A batch in the log: its numbers, and how many days ago it was committed.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +22,9 @@ async fn log(fixture: &Fixture, rows: &[Row]) {
         // A link of its own for each row: two histories with the same number differ in it.
         let mut link = [0; 20];
         link[..8].copy_from_slice(&place.to_be_bytes());
-        sqlx::query("insert into flush_log values ($1, $2, $3, $4, $5, $6)")
+        sqlx::query("insert into flush_log values ($1, $2, $3, $4, $5, $6, $7, $8)")
+            .bind(epoch().prefix())
+            .bind(i32::from(epoch().shards().get()))
             .bind(i32::from(shard().index()))
             .bind(first)
             .bind(last)
@@ -37,7 +38,7 @@ async fn log(fixture: &Fixture, rows: &[Row]) {
 }
 
 async fn prune(fixture: &Fixture, limit: u32) -> u64 {
-    fixture.ledger.prune_flush_log(shard(), horizon(), limit).await.unwrap()
+    fixture.ledger.prune_flush_log(epoch(), shard(), horizon(), limit).await.unwrap()
 }
 
 async fn last_numbers(fixture: &Fixture) -> Vec<i64> {
@@ -48,7 +49,7 @@ async fn last_numbers(fixture: &Fixture) -> Vec<i64> {
 }
 
 async fn breaks(fixture: &Fixture) -> Vec<FlushBreak> {
-    fixture.ledger.audit(1_000).await.unwrap().breaks
+    fixture.ledger.audit(epoch(), 1_000).await.unwrap().breaks
 }
 
 #[tokio::test]
@@ -62,12 +63,8 @@ async fn old_batches_go_and_young_ones_and_the_last_one_stay() {
 
     log(&fixture, &[Row(1, 10, 300), Row(11, 20, 200)]).await;
     assert_eq!(prune(&fixture, 100).await, 1);
-    let last = fixture.ledger.last_flush(shard()).await.unwrap();
-    assert_eq!(
-        last.map(|(seq, _): (u64, Chain)| seq),
-        Some(20),
-        "where an idle queue goes on is still known"
-    );
+    let last = fixture.ledger.last_flush(epoch(), shard()).await.unwrap();
+    assert_eq!(last.map(|end| end.seq), Some(20), "where an idle queue goes on is still known");
 }
 
 #[tokio::test]
@@ -77,7 +74,7 @@ async fn it_goes_in_small_batches_and_other_shards_are_left_alone() {
     log(&fixture, &rows).await;
     fixture
         .run(
-            "insert into flush_log select 7, first_seq, last_seq, chain, events, committed_at from flush_log",
+            "insert into flush_log select prefix, shards, 7, first_seq, last_seq, chain, events, committed_at from flush_log",
         )
         .await;
     let mut taken = Vec::new();
@@ -105,8 +102,11 @@ async fn after_a_rewind_the_newer_history_keeps_its_end_and_the_older_one_what_l
     let before = breaks(&fixture).await;
     assert_eq!(before.len(), 2, "two numbers have two histories: {before:?}");
     prune(&fixture, 100).await;
-    let last = fixture.ledger.last_flush(shard()).await.unwrap();
-    assert_eq!(last.map(|(seq, _)| seq), Some(20), "the end of the newer history");
+    let last = fixture.ledger.last_flush(epoch(), shard()).await.unwrap();
+    assert_eq!(last.map(|end| end.seq), Some(100), "the greatest number, of the older history");
+    let newer = fixture.ledger.flushes_ending_at(epoch(), shard(), 20).await.unwrap();
+    let latest = newer.iter().map(|end| end.committed_at).max();
+    assert_eq!(latest, Some(commit_time() - TimeDelta::days(199)), "the end of the newer history stays too");
     let after = breaks(&fixture).await;
     assert!(after.iter().all(|found| before.contains(found)), "{after:?}");
     assert_eq!(fixture.number("select max(last_seq) from flush_log").await, 100);
@@ -126,13 +126,13 @@ fn whatever_the_log_pruning_makes_no_break_and_keeps_young_batches_and_the_last_
         runtime.block_on(async {
             log(&fixture, &rows).await;
             let (breaks_before, last_before) =
-                (breaks(&fixture).await, fixture.ledger.last_flush(shard()).await.unwrap());
+                (breaks(&fixture).await, fixture.ledger.last_flush(epoch(), shard()).await.unwrap());
             let young = "select count(*) from flush_log where committed_at >= '2025-12-05T12:00:00Z'";
             let young_before = fixture.number(young).await;
             while prune(&fixture, limit).await > 0 {}
             let after = breaks(&fixture).await;
             assert!(after.iter().all(|found| breaks_before.contains(found)), "{after:?} of {breaks_before:?}");
-            assert_eq!(fixture.ledger.last_flush(shard()).await.unwrap(), last_before);
+            assert_eq!(fixture.ledger.last_flush(epoch(), shard()).await.unwrap(), last_before);
             assert_eq!(fixture.number(young).await, young_before);
         });
     });

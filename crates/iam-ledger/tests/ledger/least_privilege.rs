@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use devstack::{Database, Durability, PostgresServer};
 use iam_ledger::{
     DeadLetterPage, HoldAnswer, IdentityPatch, Keyring, Ledger, LedgerError, LedgerOptions, NewIdentity,
-    Pepper, RateTreeCache, Released, Replayed, ReportFilter, ScopeKind,
+    Pepper, RateTreeCache, Released, Replayed, ReportFilter, ScopeKind, SpoolAnnouncement,
 };
 use rate_plan::Limits;
 use secrecy::SecretString;
@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::hot::Hot;
 use crate::quota::budget;
-use crate::support::{batch, commit_time, connect, entries, event, scope, secret, shard, usd};
+use crate::support::{batch, commit_time, connect, entries, epoch, event, scope, secret, shard, usd};
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 
@@ -88,7 +88,7 @@ async fn a_flusher_settles_and_cannot_rewrite_what_is_settled() {
     let old = guarded.owner.hold("old", &scope("organization/o"), usd("1"), TTL, early).await.unwrap();
     assert!(matches!(old, HoldAnswer::Held(_)));
     assert_eq!(flusher.expire_holds(commit_time(), 10).await.unwrap(), 1);
-    assert_eq!(flusher.prune_flush_log(shard(), commit_time(), 10).await.unwrap(), 0);
+    assert_eq!(flusher.prune_flush_log(epoch(), shard(), commit_time(), 10).await.unwrap(), 0);
     assert_eq!(flusher.usage_by_day(&everything()).await.unwrap().len(), 1);
     let mut bad = entries(&[event("r3", &["team/t"], Some("0.5"))]);
     bad[0].event.status = "\0".into();
@@ -132,7 +132,16 @@ async fn gateways_and_auditors_read_what_they_need_and_write_nothing() {
     guarded.owner.commit(&batch(&entries(&[event("r1", &["team/t"], Some("0.5"))]))).await.unwrap();
     let auditor = guarded.ledger("auditor").await;
     assert_eq!(auditor.totals().await.unwrap().settled_requests, 1);
+    auditor.audit(epoch(), 10).await.unwrap();
+    auditor.open_letters().await.unwrap();
+    assert_eq!(auditor.flush_epochs().await.unwrap().len(), 1);
+    assert!(!auditor.is_empty().await.unwrap());
     let gateway = guarded.ledger("gateway").await;
+    let said = SpoolAnnouncement { instance: "g".into(), events: 1, bytes: 9, oldest: None };
+    for _ in 0..2 {
+        gateway.announce_spool(&said).await.unwrap();
+    }
+    assert_eq!(auditor.announced_spools(10).await.unwrap().len(), 1);
     gateway.require_migrated().await.unwrap();
     gateway.spend_by_kind().await.unwrap();
     guarded

@@ -171,7 +171,7 @@ async fn commits_find_rows_by_index(fixture: &Fixture) {
     .never_reads_all_of(&LARGE);
     plan(
         include_str!("../../queries/log_flush.sql"),
-        arguments!(0_i32, 1_i64, 2_i64, vec![0_u8; 20], 2_i32, first_day()),
+        arguments!("tests", 1_i32, 0_i32, 1_i64, 2_i64, vec![0_u8; 20], 2_i32, first_day()),
     )
     .await
     .uses("flush_log_pkey");

@@ -1,10 +1,12 @@
 //! A migrated database of one's own, and short ways to make entries.
 
+use std::sync::LazyLock;
+
 use chrono::{DateTime, Utc};
 use devstack::TestDatabase;
 use iam_ledger::{Batch, Committed, Keyring, Ledger, LedgerError, LedgerOptions, Pepper};
 use secrecy::SecretString;
-use spend_queue::{Chain, Entry, ScopeRef, Shard, ShardCount, SpendEvent, Usd};
+use spend_queue::{Chain, Entry, Epoch, ScopeRef, Shard, ShardCount, SpendEvent, Usd};
 use sqlx::postgres::{PgArguments, PgPool};
 
 /// What most tests need. The database is dropped with it.
@@ -86,7 +88,13 @@ pub(crate) fn commit_time() -> DateTime<Utc> {
 }
 
 pub(crate) fn batch(entries: &[Entry]) -> Batch<'_> {
-    Batch { shard: shard(), entries, committed_at: commit_time() }
+    Batch { epoch: epoch(), shard: shard(), entries, committed_at: commit_time() }
+}
+
+/// The epoch of all tests that need only one.
+pub(crate) fn epoch() -> &'static Epoch {
+    static EPOCH: LazyLock<Epoch> = LazyLock::new(|| Epoch::new("tests", ShardCount::ONE));
+    &EPOCH
 }
 
 pub(crate) fn shard() -> Shard {

@@ -8,8 +8,8 @@ use crate::OlderQueue;
 use crate::keys::ShardKeys;
 
 use Family::{
-    Affinity, Cooldown, Count, Fails, Hot, Latency, OlderCounter, OlderList, Quarantine, Queue, Rate, Rpm,
-    Seen, Settled, Since, SinceAmount, State, Text, Tpm, Usage,
+    Affinity, Cooldown, Count, Fails, Hot, Latency, Lost, OlderCounter, OlderList, Quarantine, Queue, Rate,
+    Rpm, Seen, Settled, Since, SinceAmount, State, Text, Tpm, Usage,
 };
 
 /// Commands on kinds of key. The key stands behind the command's name, which may be of two words.
@@ -19,10 +19,11 @@ const GATEWAY: &[Rights] = &[
     (&[Queue], &["RPUSH x", "LLEN", "LINDEX 0", "LRANGE 0 1"]),
     (&[State], &["HMGET x", "HSET x x", "HSETNX x x", "HDEL x"]),
     (&[Seen], &["HGET x", "HSET x x", "PEXPIRE 1"]),
-    (&[Hot], &["HGET x"]),
+    (&[Hot], &["HGET x", "HGETALL"]),
     (&[Hot, Count], &["HMGET x", "HLEN", "HSET x x"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZADD 0 x", "ZRANGEBYLEX - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x"]),
+    (&[Lost], &["LLEN", "RPUSH x"]),
     (&[OlderList], &["LLEN", "LINDEX 0", "LRANGE 0 1"]),
     (
         &[Rate],
@@ -40,7 +41,9 @@ const FLUSHER: &[Rights] = &[
     // How many were moved aside, not what they are.
     (&[Quarantine], &["LLEN"]),
     (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
+    (&[Hot], &["HGETALL"]),
     (&[Hot, Count, SinceAmount], &["HMGET x", "HLEN", "HSET x x", "HDEL x"]),
+    (&[Lost], &["LLEN", "LRANGE 0 1", "RPUSH x"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZADD 0 x", "ZREM x"]),
     (&[OlderList], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1", "MEMORY|USAGE"]),
     (&[OlderCounter], &["GET", "INCRBYFLOAT 1", "DEL"]),
@@ -54,6 +57,8 @@ const OPERATOR: &[Rights] = &[
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN"]),
     (&[Quarantine], &["LRANGE 0 1", "LLEN"]),
+    (&[Lost], &["LRANGE 0 1"]),
+    (&[Seen], &["HKEYS"]),
 ];
 
 const REPAIRER: &[Rights] = &[
@@ -65,6 +70,7 @@ const REPAIRER: &[Rights] = &[
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +", "ZADD 0 x"]),
     (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x"]),
     (&[Quarantine], &["LRANGE 0 1", "LLEN", "LINDEX 0", "RPUSH x", "LSET 0 x", "LREM 1 x"]),
+    (&[Lost], &["LRANGE 0 1", "LLEN", "LINDEX 0", "RPUSH x", "LSET 0 x"]),
 ];
 
 /// The whole index of pending spend goes in one command.
@@ -93,7 +99,7 @@ impl Role {
     const fn declared(self) -> &'static [&'static [Family]] {
         match self {
             Self::Gateway => &[
-                &[Queue, State, Hot, Count, Since, SinceAmount, Seen],
+                &[Queue, State, Hot, Count, Since, SinceAmount, Lost, Seen],
                 &[OlderList],
                 &[Rate, Settled],
                 &[Fails, Cooldown],
@@ -104,9 +110,13 @@ impl Role {
                 &[Affinity],
                 &[Text],
             ],
-            Self::Flusher => &[&[Queue, State, Hot, Count, Since, SinceAmount], &[OlderList, OlderCounter]],
+            Self::Flusher => {
+                &[&[Queue, State, Hot, Count, Since, SinceAmount, Lost], &[OlderList, OlderCounter]]
+            }
             Self::Operator => &[&[Queue, State, Hot, Count, Since, SinceAmount], &[OlderList]],
-            Self::Repairer => &[&[Queue, State, Hot, Count, Since, SinceAmount, Quarantine], &[OlderList]],
+            Self::Repairer => {
+                &[&[Queue, State, Hot, Count, Since, SinceAmount, Quarantine, Lost], &[OlderList]]
+            }
         }
     }
 
@@ -158,7 +168,7 @@ mod tests {
         directly: &'static [&'static str],
     }
 
-    const READS: &[&str] = &["PEEK", "PENDING", "PENDING_OLDER", "BACKLOG"];
+    const READS: &[&str] = &["PEEK", "PENDING", "PENDING_OLDER", "BACKLOG", "QUEUE_STATE"];
     const CALLS: [Calls; 4] = [
         Calls {
             role: Role::Gateway,
@@ -182,29 +192,40 @@ mod tests {
         },
         Calls {
             role: Role::Flusher,
-            scripts: &["PEEK", "ACK", "ACK_OLDER", "REINDEX", "BACKLOG"],
-            directly: &["LLEN", "MEMORY|USAGE"],
+            scripts: &["PEEK", "ACK", "ACK_OLDER", "REINDEX", "BACKLOG", "QUEUE_STATE"],
+            directly: &["LLEN", "LRANGE", "MEMORY|USAGE"],
         },
         Calls {
             role: Role::Operator,
             scripts: READS,
-            directly: &["HGET", "HMGET", "LLEN", "LRANGE", "HGETALL", "MEMORY|USAGE"],
+            directly: &["HGET", "HMGET", "LLEN", "LRANGE", "HGETALL", "HKEYS", "MEMORY|USAGE"],
         },
         Calls {
             role: Role::Repairer,
-            scripts: &["PEEK", "PENDING", "PENDING_OLDER", "BACKLOG", "REINDEX", "QUARANTINE", "RESTORE"],
+            scripts: &[
+                "PEEK",
+                "PENDING",
+                "PENDING_OLDER",
+                "BACKLOG",
+                "QUEUE_STATE",
+                "REINDEX",
+                "QUARANTINE",
+                "RESTORE",
+                "ACKNOWLEDGE_LOSS",
+            ],
             directly: &["HGET", "HMGET", "LLEN", "LRANGE", "HGETALL", "MEMORY|USAGE"],
         },
     ];
 
     /// The names that the scripts of the queue give to keys.
-    const NAMES: [(&str, Family); 6] = [
+    const NAMES: [(&str, Family); 7] = [
         ("queue", Queue),
         ("state", State),
         ("hot", Hot),
         ("count", Count),
         ("since", Since),
         ("amounts", SinceAmount),
+        ("lost", Lost),
     ];
 
     /// What a script really runs: without the functions of its parts that it does not call.

@@ -73,6 +73,7 @@ impl LiveRedis {
         let generation = self.shared.options.dedup_retention.generation_millis();
         let mut call = script::ENQUEUE.prepare_invoke();
         self.key_index(&mut call, shard);
+        call.key(keys.lost());
         call.arg(self.shard_count().get());
         // Kept for two generations, since an id is looked up in its own and in the one before; and in the one behind, where
         // a host whose clock is ahead may have put it.

@@ -9,9 +9,9 @@ use super::unexpected;
 use crate::error::{CallError, LiveRedisError};
 use crate::{LiveRedis, input, script};
 
-/// Why and when something was moved aside.
+/// Why and when an operator did something that others find later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QuarantineNote {
+pub struct OperatorNote {
     /// In an operator's words: 1 to 128 bytes, no control character.
     pub reason: String,
     /// When, by the operator's clock.
@@ -24,7 +24,7 @@ pub struct Quarantined {
     /// Its place in the shard's quarantine, 0 for the oldest.
     pub place: u64,
     /// Why and when; `None` when another hand wrote it.
-    pub note: Option<QuarantineNote>,
+    pub note: Option<OperatorNote>,
     /// The entry, byte for byte.
     pub raw: Vec<u8>,
     item: Vec<u8>,
@@ -51,12 +51,13 @@ impl LiveRedis {
         &self,
         shard: Shard,
         head: &[u8],
-        note: &QuarantineNote,
+        note: &OperatorNote,
     ) -> Result<Option<u64>, LiveRedisError> {
         input::id("reason", &note.reason)?;
         let note = serde_json::to_string(note).map_err(|error| CallError::Answer(error.to_string()))?;
         let mut call = script::QUARANTINE.prepare_invoke();
         self.key_quarantine(&mut call, shard)?;
+        call.key(self.shared.options.prefix.shard(shard).lost());
         call.arg(head).arg(note);
         self.strictly("quarantine", async { moved(&self.wide_script::<Vec<u64>>(&call).await?) }).await
     }

@@ -27,6 +27,7 @@ impl LiveRedis {
         let bound = self.shared.options.scan_bound;
         let mut call = script::REINDEX.prepare_invoke();
         self.key_index(&mut call, shard);
+        call.key(self.shared.options.prefix.shard(shard).lost());
         call.arg(bound).arg(u8::from(although_proven));
         match self.wide_script::<Vec<u64>>(&call).await?[..] {
             [0, entries] => {

@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use spend_queue::{BatchLimit, Charge, Index, Peeked, ScopeRef, Shard, Usd};
+use spend_queue::{BatchLimit, Chain, Charge, Index, Peeked, ScopeRef, Shard, Usd};
 
 use super::backlog::Backlog;
-use crate::LiveRedis;
+use super::losses::Loss;
 use crate::error::LiveRedisError;
+use crate::{LiveRedis, script};
+
+/// The most losses that a status lists.
+const LOSSES: u32 = 1_000;
 
 /// A shard as an operator sees it. Its parts are read one after the other, so they may differ by what happened between.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +25,12 @@ pub struct QueueStatus {
     pub head: Peeked,
     /// Number of the first entry and number that the next one will get, as the state says; `None` where it does not.
     pub seqs: (Option<u64>, Option<u64>),
+    /// Link of the last entry that was queued, as the state says.
+    pub chain: Option<Chain>,
+    /// Numbers that the state names and the list does not have, of one moment; 0 when the queue is whole.
+    pub missing: u64,
+    /// Losses that were found and recorded, oldest first, at most 1,000.
+    pub losses: Vec<Loss>,
     /// What a script found wrong with the index, if one did: `foreign`, `short`, `index` or `quarantine`.
     pub doubt: Option<String>,
     /// Entries that were moved aside.
@@ -31,7 +41,7 @@ pub struct QueueStatus {
     pub damaged_counters: u64,
 }
 
-/// What is watched of a shard all the time: four commands, whatever it holds.
+/// What is watched of a shard all the time: six commands, whatever it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueGlance {
     /// Entries, and since when the oldest waits.
@@ -42,6 +52,9 @@ pub struct QueueGlance {
     pub index: Index,
     /// Entries that were moved aside.
     pub quarantined: u64,
+    /// Entries that left the list without being acknowledged and that nobody dealt with: those of recorded losses (at most 1,000
+    /// records), and what an empty list's state still names.
+    pub lost: u64,
 }
 
 impl QueueStatus {
@@ -49,6 +62,13 @@ impl QueueStatus {
     #[must_use]
     pub const fn index(&self) -> Index {
         self.head.index
+    }
+
+    /// Whether the list is empty although the state names entries: nobody acknowledged them, and another hand took them off. What
+    /// [`QueueStatus::counters`] hold is then what was lost.
+    #[must_use]
+    pub const fn lost_all(&self) -> bool {
+        self.missing > 0 && self.backlog.entries == 0
     }
 
     /// Scopes and pending amount of each kind of scope. Kinds overlap: an event charges several.
@@ -61,6 +81,22 @@ impl QueueStatus {
             *sum = sum.checked_add(charge.amount).unwrap_or(*sum);
         }
         kinds
+    }
+}
+
+/// Length and state of a queue, of one moment.
+struct State {
+    entries: u64,
+    seqs: (Option<u64>, Option<u64>),
+    chain: Option<Chain>,
+    doubt: Option<String>,
+}
+
+impl State {
+    /// How many numbers the state names and the list does not have.
+    fn missing(&self) -> u64 {
+        let (Some(head), Some(next)) = self.seqs else { return 0 };
+        next.saturating_sub(head).saturating_sub(self.entries)
     }
 }
 
@@ -86,8 +122,11 @@ impl LiveRedis {
                 0 => (0, Index::Proven),
                 _ => (self.list_bytes(shard).await?, self.read_head(shard, BatchLimit::MIN).await?.index),
             };
-            let quarantined = if shard.is_older() { 0 } else { self.quarantine_length(shard).await? };
-            Ok(QueueGlance { backlog, bytes, index, quarantined })
+            let (quarantined, lost) = match shard.is_older() {
+                true => (0, 0),
+                false => (self.quarantine_length(shard).await?, self.lost_entries(shard).await?),
+            };
+            Ok(QueueGlance { backlog, bytes, index, quarantined, lost })
         })
         .await
     }
@@ -103,6 +142,29 @@ impl LiveRedis {
         self.wide(length.arg(self.shared.options.prefix.shard(shard).quarantine())).await
     }
 
+    async fn lost_entries(&self, shard: Shard) -> Result<u64, LiveRedisError> {
+        let state = self.read_state(shard).await?;
+        let unrecorded = if state.entries == 0 { state.missing() } else { 0 };
+        let losses = self.read_losses(shard, LOSSES).await?;
+        let open = losses.iter().filter(|loss| loss.acknowledged.is_none());
+        Ok(open.fold(unrecorded, |sum, loss| sum.saturating_add(loss.entries())))
+    }
+
+    /// Length and state in one look: between two, a flusher may take off what the first one counted.
+    async fn read_state(&self, shard: Shard) -> Result<State, LiveRedisError> {
+        let keys = self.shared.options.prefix.shard(shard);
+        let mut call = script::QUEUE_STATE.prepare_invoke();
+        call.key(keys.queue()).key(keys.state());
+        let (entries, head, next, chain, doubt) =
+            self.wide_script::<(u64, String, String, String, String)>(&call).await?;
+        Ok(State {
+            entries,
+            seqs: (head.parse().ok(), next.parse().ok()),
+            chain: chain.parse().ok(),
+            doubt: Some(doubt).filter(|doubt| !doubt.is_empty()),
+        })
+    }
+
     async fn examine_queue(&self, shard: Shard) -> Result<QueueStatus, LiveRedisError> {
         let mut status = QueueStatus {
             shard,
@@ -110,6 +172,9 @@ impl LiveRedis {
             bytes: self.list_bytes(shard).await?,
             head: self.read_head(shard, BatchLimit::MIN).await?,
             seqs: (None, None),
+            chain: None,
+            missing: 0,
+            losses: Vec::new(),
             doubt: None,
             quarantined: 0,
             counters: Vec::new(),
@@ -119,11 +184,10 @@ impl LiveRedis {
             return Ok(status);
         }
         let keys = self.shared.options.prefix.shard(shard);
-        let mut state = redis::cmd("HMGET");
-        state.arg(keys.state()).arg(&["head", "next", "doubt"]);
-        let (head, next, doubt): (Option<String>, Option<String>, Option<String>) = self.wide(&state).await?;
-        let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
-        (status.seqs, status.doubt) = ((number(head), number(next)), doubt);
+        let state = self.read_state(shard).await?;
+        (status.seqs, status.missing) = (state.seqs, state.missing());
+        (status.chain, status.doubt) = (state.chain, state.doubt);
+        status.losses = self.read_losses(shard, LOSSES).await?;
         status.quarantined = self.quarantine_length(shard).await?;
         let whole = |key: String| {
             let mut command = redis::cmd("HGETALL");

@@ -116,6 +116,7 @@ async fn look(guarded: &Guarded, redis: &LiveRedis) {
     assert_eq!(redis.hot_spend(&team()).await.picos(), 10);
     assert_eq!(redis.queue_status(shard()).await.unwrap().counters.len(), 2);
     assert_eq!(redis.quarantined(shard(), 10).await.unwrap(), []);
+    assert_eq!(redis.losses(shard(), 10).await.unwrap(), []);
     guarded.strict_reads(redis, 10).await;
     assert_eq!(redis.degradations(), 0);
 }
@@ -127,7 +128,14 @@ async fn an_operator_can_look_at_everything() {
     for id in ["r1", "r2"] {
         gateway.enqueue(&event(id, 5)).await.unwrap();
     }
-    look(&guarded, &guarded.open(Role::Operator).await).await;
+    let operator = guarded.open(Role::Operator).await;
+    look(&guarded, &operator).await;
+    let marks = operator.marks(shard(), 0, usize::MAX, now()).await.unwrap();
+    let mut waiting = operator.waiting_marks(shard()).await.unwrap();
+    waiting.sort();
+    let mut marks = marks.marks;
+    marks.sort();
+    assert_eq!(marks, waiting, "each remembered id waits");
 }
 
 #[tokio::test]
@@ -158,6 +166,36 @@ async fn a_repairer_can_look_and_mend() {
     assert_eq!(repairer.pending(&team()).await, Ok(Usd::from_picos(10)));
     let receipt = receipt(&guarded.open(Role::Flusher).await).await;
     assert_eq!(receipt.entries, 3);
+}
+
+/// What each role finds to be lost, it writes down; a repairer marks it as dealt with.
+#[tokio::test]
+async fn a_loss_is_written_down_with_the_rights_of_whoever_finds_it() {
+    let guarded = Guarded::start().await;
+    let gateway = guarded.open(Role::Gateway).await;
+    let (flusher, repairer) = (guarded.open(Role::Flusher).await, guarded.open(Role::Repairer).await);
+    gateway.enqueue(&event("r1", 5)).await.unwrap();
+    guarded.admin::<u64>("DEL tallyweir:{0}:queue").await;
+    gateway.enqueue(&event("r2", 5)).await.unwrap();
+    gateway.enqueue(&event("r3", 5)).await.unwrap();
+    guarded.admin::<String>("RPOP tallyweir:{0}:queue").await;
+    assert_eq!(flusher.reindex(shard()).await, Ok(Reindexed::Rebuilt { entries: 1 }));
+    gateway.enqueue(&event("r4", 5)).await.unwrap();
+    guarded.admin::<String>("LPOP tallyweir:{0}:queue").await;
+    let receipt = flusher.peek(shard(), limit(1)).await.unwrap().receipt().unwrap();
+    assert_eq!(flusher.ack(&receipt).await, Ok(Acked::Done { depth: 0, short_counters: 0 }));
+    assert_eq!(flusher.losses(shard(), 9).await.unwrap().len(), 3);
+    gateway.enqueue(&event("r5", 5)).await.unwrap();
+    guarded.admin::<u64>("DEL tallyweir:{0}:queue").await;
+    assert_eq!(repairer.repair_index(shard()).await, Ok(Reindexed::Rebuilt { entries: 0 }));
+    let losses = repairer.losses(shard(), 9).await.unwrap();
+    let found: Vec<_> = losses.iter().map(|loss| (&*loss.found_by, loss.first, loss.last)).collect();
+    assert_eq!(found, [("enqueue", 1, 1), ("reindex", 3, 3), ("ack", 2, 2), ("reindex", 4, 4)]);
+    assert!(losses.iter().all(|loss| loss.pending.as_ref().unwrap()["team"] == Usd::from_picos(5)));
+    assert_eq!(repairer.acknowledge_loss(shard(), &losses[1], &note()).await, Ok(true));
+    assert_eq!(repairer.acknowledge_loss(shard(), &losses[1], &note()).await, Ok(false), "it is another now");
+    let losses = repairer.losses(shard(), 9).await.unwrap();
+    assert_eq!((losses.len(), losses[1].acknowledged.as_ref()), (4, Some(&note())));
 }
 
 #[tokio::test]

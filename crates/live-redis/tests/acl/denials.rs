@@ -118,6 +118,8 @@ async fn other_commands_and_other_prefixes_are_denied_to_every_role() {
             "EXPIRE tallyweir:{0}:queue 1",
             "MEMORY DOCTOR",
             "DEL tallyweir:{0}:quarantine",
+            "DEL tallyweir:{0}:lost",
+            "LTRIM tallyweir:{0}:lost 1 0",
             "LTRIM tallyweir:{0}:quarantine 1 0",
             "LRANGE xhub:spendlog 0 -1",
             "GET xhub:spend:team/t",
@@ -141,11 +143,11 @@ async fn other_commands_and_other_prefixes_are_denied_to_every_role() {
     let besides: [(Role, &[&str]); 4] = [
         (
             Role::Gateway,
-            &["LTRIM tallyweir:{0}:queue 1 0", "LPOP tallyweir:{0}:queue", "HGETALL tallyweir:{0}:hot"],
+            &["LTRIM tallyweir:{0}:queue 1 0", "LPOP tallyweir:{0}:queue", "LSET tallyweir:{0}:lost 0 x"],
         ),
         (
             Role::Flusher,
-            &["RPUSH tallyweir:{0}:queue x", "LPOP tallyweir:{0}:queue", "HGETALL tallyweir:{0}:hot"],
+            &["RPUSH tallyweir:{0}:queue x", "LPOP tallyweir:{0}:queue", "LSET tallyweir:{0}:lost 0 x"],
         ),
         (
             Role::Operator,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{limit, now, shard};
 use devstack::RedisServer;
-use live_redis::{CallError, LiveRedis, LiveRedisError, OlderQueue, Options, QuarantineNote, Role, Ticket};
+use live_redis::{CallError, LiveRedis, LiveRedisError, OlderQueue, OperatorNote, Options, Role, Ticket};
 use rate_plan::{Limits, Node, RatePlan, RateTree, Scope};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisResult};
@@ -148,8 +148,8 @@ async fn ticket(redis: &LiveRedis) -> Ticket {
     redis.admit_rate_plan(&plan(50), 10, now()).await.unwrap().into_ticket().unwrap()
 }
 
-fn note() -> QuarantineNote {
-    QuarantineNote { reason: "a test".into(), at: now() }
+fn note() -> OperatorNote {
+    OperatorNote { reason: "a test".into(), at: now() }
 }
 
 async fn receipt(redis: &LiveRedis) -> Receipt {

@@ -105,7 +105,7 @@ const NO_CHAIN: [&[u8]; 6] = [
 
 /// Keys that hold another type.
 pub(crate) fn of_type() -> Vec<Damage> {
-    let keys: [(&[u8], &[u8], &'static [Call]); 7] = [
+    let keys: [(&[u8], &[u8], &'static [Call]); 8] = [
         (
             b"queue",
             b"RPUSH",
@@ -122,6 +122,7 @@ pub(crate) fn of_type() -> Vec<Damage> {
         (b"since", b"ZADD", &[Enqueue, Ack]),
         (b"since:amount", b"HSET", &[Enqueue, Ack]),
         (b"quarantine", b"RPUSH", &[Status, Quarantine, Restore, ListQuarantine]),
+        (b"lost", b"RPUSH", &[Status]),
     ];
     let mut damages = Vec::new();
     for (key, own, fails) in keys {

@@ -1,7 +1,7 @@
 //! Every call on a queue with every damage: it fails and changes nothing, or what strict reads say afterwards is exact.
 
 use chrono::{DateTime, Utc};
-use live_redis::{CallError, LiveRedisError, QuarantineNote, Quarantined};
+use live_redis::{CallError, LiveRedisError, OperatorNote, Quarantined};
 use spend_queue::{EncodedEvent, Entry, PendingSpend, Receipt, ScopeRef, SpendEvent, SpendQueue, Usd};
 
 use crate::common::{Hot, limit, now, shard, team};
@@ -35,7 +35,7 @@ impl Filled {
         let _: String = hot.run(&[b"FLUSHALL"]).await;
         hot.redis.enqueue(&started("aside", early())).await.unwrap();
         let aside = hot.redis.peek(shard(), limit(1)).await.unwrap().entries.remove(0);
-        let note = QuarantineNote { reason: "a test".into(), at: now() };
+        let note = OperatorNote { reason: "a test".into(), at: now() };
         assert_eq!(hot.redis.quarantine(shard(), aside.raw(), &note).await, Ok(Some(0)));
         for (id, at) in [("a", early()), ("b", now()), ("c", now())] {
             hot.redis.enqueue(&started(id, at)).await.unwrap();
@@ -61,7 +61,7 @@ impl Filled {
             Call::Status => text(redis.queue_status(shard()).await),
             Call::Repair => text(redis.repair_index(shard()).await),
             Call::Quarantine => {
-                let note = QuarantineNote { reason: "a test".into(), at: now() };
+                let note = OperatorNote { reason: "a test".into(), at: now() };
                 text(redis.quarantine(shard(), self.head.raw(), &note).await)
             }
             Call::Restore => match redis.restore(shard(), &self.aside).await {

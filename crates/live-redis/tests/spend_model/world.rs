@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 
-use live_redis::{Backlog, LiveRedis, LiveRedisError, QuarantineNote};
+use live_redis::{Backlog, LiveRedis, LiveRedisError, OperatorNote};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use spend_queue::{
@@ -227,7 +227,7 @@ impl World {
         let list = self.model.raw(shard());
         let wrong = if right { None } else { list.get(1) };
         let Some(head) = wrong.or_else(|| list.first()) else { return Ok(()) };
-        let note = QuarantineNote { reason: "model".into(), at: now() };
+        let note = OperatorNote { reason: "model".into(), at: now() };
         let got = self.hot.redis.quarantine(shard(), head, &note).await.unwrap();
         let want = self.model.quarantine_now(shard(), head).then(|| self.depth());
         prop_assert_eq!(got, want);
@@ -283,6 +283,13 @@ impl World {
             self.hot.run(&[b"ZRANGE", self.hot.key("since").as_bytes(), b"0", b"-1"]).await;
         prop_assert_eq!(members, starts.keys().cloned().collect::<Vec<_>>());
         prop_assert_eq!(read("since:amount").await, starts);
+        let losses = self.hot.redis.losses(shard(), 1_000).await.unwrap();
+        let losses = losses.iter().map(|loss| (loss.first, loss.last, loss.present));
+        let known = self.model.losses(shard());
+        prop_assert_eq!(
+            losses.collect::<Vec<_>>(),
+            known.iter().map(|loss| (loss.first, loss.last, loss.present)).collect::<Vec<_>>()
+        );
         let peeked = self.hot.redis.peek(shard(), limit(1)).await.unwrap();
         prop_assert_eq!(peeked.index, self.model.index(shard()));
         let backlog = self.hot.redis.backlog(shard()).await.unwrap();
@@ -327,7 +334,7 @@ impl World {
         for key in self.hot.keys().await {
             let what = &key[self.hot.key("").len()..];
             prop_assert!(
-                what == "state" || what == "quarantine" || what.starts_with("seen:"),
+                ["state", "quarantine", "lost"].contains(&what) || what.starts_with("seen:"),
                 "{} is left",
                 what
             );

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::MemoryQueueError;
+use super::{MemoryLoss, MemoryQueueError};
 use crate::{
     Acked, BatchLimit, Chain, Charge, EncodedEvent, Enqueued, Entry, Index, Link, MAX_PEEK_BYTES, Millis,
     Peeked, PrefixDigest, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, Start, Usd,
@@ -18,6 +18,7 @@ pub(super) struct ShardModel {
     next: u64,
     chain: Chain,
     doubt: bool,
+    losses: Vec<MemoryLoss>,
 }
 
 impl Default for ShardModel {
@@ -31,6 +32,7 @@ impl Default for ShardModel {
             next: 1,
             chain: Chain::GENESIS,
             doubt: false,
+            losses: Vec::new(),
         }
     }
 }
@@ -77,6 +79,9 @@ impl ShardModel {
         // Only where another hand made the index by time hold more than its scope.
         if let (true, Some((scope, _))) = (event.starts().any(full), event.charges().next()) {
             return Err(MemoryQueueError::CounterOverflow(scope.clone()));
+        }
+        if self.list.is_empty() {
+            self.note_missing();
         }
         self.doubt |= self.list.back().is_some_and(|last| !self.is_tail(last));
         let (seq, chain) = (self.next, event.chain_after(self.chain, self.next));
@@ -137,6 +142,9 @@ impl ShardModel {
         let behind = self.list.get(last).zip(self.list.get(last + 1));
         let foreign = behind.is_some_and(|(last, after)| !Entry::are_linked(last, after));
         self.doubt |= short_counters > 0 || foreign;
+        if self.list.len() == last + 1 {
+            self.note_missing();
+        }
         self.list.drain(..=last);
         self.head += u64::from(receipt.entries);
         self.settle_if_empty();
@@ -147,6 +155,13 @@ impl ShardModel {
         if self.list.front().is_none_or(|front| front != head) {
             return false;
         }
+        if self.list.len() == 1 {
+            self.note_missing();
+        }
+        // Its number is accounted for, where the list has no more than the state names.
+        if self.next.saturating_sub(self.head) >= self.depth() {
+            self.head += 1;
+        }
         self.list.pop_front();
         self.doubt = true;
         self.settle_if_empty();
@@ -154,6 +169,9 @@ impl ShardModel {
     }
 
     pub(super) fn restore(&mut self, raw: Vec<u8>) {
+        if number_of(&raw).is_some_and(|number| number + 1 == self.head) {
+            self.head -= 1;
+        }
         self.list.push_front(raw);
         self.doubt = true;
     }
@@ -187,9 +205,13 @@ impl ShardModel {
         if let Some((scope, _)) = sums.iter().find(|(_, sum)| sum.counter().is_err()) {
             return Err(MemoryQueueError::CounterOverflow((*scope).clone()));
         }
+        self.note_missing();
         self.forget_index();
         for entry in &entries {
             self.recharge(entry);
+        }
+        if entries.is_empty() {
+            self.head = self.next;
         }
         if let (Some(first), Some(last)) = (link(entries.first()), link(entries.last())) {
             (self.head, self.next, self.chain) = (first.seq, last.seq + 1, last.chain);
@@ -259,6 +281,27 @@ impl ShardModel {
         }
     }
 
+    /// Writes down the numbers that the state names and the list does not have.
+    fn note_missing(&mut self) {
+        let (head, tail, present) = (self.head, self.next - 1, self.depth());
+        if (tail + 1).saturating_sub(head) <= present {
+            return;
+        }
+        let first = self.list.front().and_then(|raw| number_of(raw));
+        let last = self.list.back().and_then(|raw| number_of(raw));
+        let whole = first.zip(last).filter(|(first, last)| (last + 1).checked_sub(*first) == Some(present));
+        let (first, last, present) = match whole {
+            Some((first, last)) if first > head && last >= tail => (head, first - 1, 0),
+            Some((first, last)) if first <= head && last < tail => (last + 1, tail, 0),
+            _ => (head, tail, present),
+        };
+        self.losses.push(MemoryLoss { first, last, present });
+    }
+
+    pub(super) fn losses(&self) -> &[MemoryLoss] {
+        &self.losses
+    }
+
     fn is_tail(&self, last: &[u8]) -> bool {
         let link = format!("{{\"seq\":{},\"chain\":\"{}\",", self.next - 1, self.chain);
         last.starts_with(link.as_bytes())
@@ -281,6 +324,14 @@ impl ShardModel {
 
 fn left_over(held: Usd, taken: Usd) -> Option<Usd> {
     held.checked_sub(taken).filter(|left| !left.is_negative())
+}
+
+/// The number that bytes start with, whether or not an entry follows.
+fn number_of(raw: &[u8]) -> Option<u64> {
+    let digits = raw.strip_prefix(b"{\"seq\":")?.split(|byte| *byte == b',').next()?;
+    let text =
+        core::str::from_utf8(digits).ok().filter(|text| text.len() <= 15 && digits.len() < raw.len())?;
+    text.parse().ok().filter(|number: &u64| *number > 0 && number.to_string() == text)
 }
 
 fn link(entry: Option<&Entry>) -> Option<Link> {

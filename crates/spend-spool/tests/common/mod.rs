@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use spend_queue::{
-    Acked, BatchLimit, EncodedEvent, Enqueued, Entry, MemoryQueue, Peeked, QueueError, Receipt, Reindexed,
-    ScopeRef, Shard, ShardCount, SpendEvent, SpendQueue,
+    Acked, BatchLimit, EncodedEvent, Enqueued, Entry, Epoch, MemoryQueue, Peeked, QueueError, Receipt,
+    Reindexed, ScopeRef, Shard, ShardCount, SpendEvent, SpendQueue,
 };
 
 /// What the queue does with the next calls.
@@ -113,6 +113,10 @@ impl SpendQueue for FlakyQueue {
 
     fn shards(&self) -> ShardCount {
         self.0.memory.shards()
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.0.memory.epoch()
     }
 
     async fn reindex(&self, shard: Shard) -> Result<Reindexed, FlakyError> {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use bench_frame::traffic::{self, Callers};
 use chrono::Utc;
 use iam_ledger::Batch;
-use spend_queue::{Chain, Entry};
+use spend_queue::{Chain, Entry, Epoch, ShardCount};
 
 use crate::effort::Effort;
 use crate::stack::{Servers, shard};
@@ -18,7 +18,7 @@ const BATCH: usize = 2_000;
 pub(crate) fn measure(servers: &Servers, effort: Effort) -> Result<f64> {
     let stack = servers.stack("bare")?;
     let (mut chain, mut spent) = (Chain::GENESIS, Duration::ZERO);
-    let hour = Utc::now();
+    let (hour, epoch) = (Utc::now(), Epoch::new("bare", ShardCount::ONE));
     stack.block_on(async {
         let ledger = stack.ledger().await?;
         for from in (0..effort.events).step_by(BATCH) {
@@ -29,8 +29,9 @@ pub(crate) fn measure(servers: &Servers, effort: Effort) -> Result<f64> {
                 entries.push(Entry::decode(event.entry(seq, chain).into_bytes())?);
             }
             let started = Instant::now();
-            let committed =
-                ledger.commit(&Batch { shard: shard(), entries: &entries, committed_at: Utc::now() }).await?;
+            let committed = ledger
+                .commit(&Batch { epoch: &epoch, shard: shard(), entries: &entries, committed_at: Utc::now() })
+                .await?;
             spent += started.elapsed();
             ensure!(committed.new == entries.len() as u64, "{committed:?}");
         }

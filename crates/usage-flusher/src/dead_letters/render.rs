@@ -47,6 +47,7 @@ impl Outcome {
             Self::Done(Replayed::Refused { .. }) => "refused",
             Self::Done(Replayed::NotReplayable) => "not replayable",
             Self::Done(Replayed::AlreadyDone(_)) => "already done",
+            Self::Done(Replayed::OtherRequest { .. }) => "other request",
             Self::Done(Replayed::Unreadable { .. }) => "unreadable",
         }
     }
@@ -68,6 +69,13 @@ impl Outcome {
             }
             Self::Done(Replayed::AlreadyDone(replay)) => {
                 format!("{} on {}; nothing was changed", replay.outcome, time(replay.at))
+            }
+            Self::Done(Replayed::OtherRequest { letter, given }) => {
+                format!(
+                    "the letter is of request {} and --entry of {}; nothing was changed",
+                    printable(letter),
+                    printable(given)
+                )
             }
             Self::Done(Replayed::Unreadable { problem }) => {
                 format!("its bytes are no entry ({}); nothing was changed", printable(problem))

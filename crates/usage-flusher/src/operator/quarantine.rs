@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use chrono::Utc;
 use clap::{ArgGroup, Args};
-use live_redis::{LiveRedis, QuarantineNote, Quarantined};
+use live_redis::{LiveRedis, OperatorNote, Quarantined};
 use serde::Serialize;
 use service_frame::connection::RedisConnection;
 use service_frame::values::whole;
@@ -140,7 +140,7 @@ async fn take_head(redis: &LiveRedis, shard: Shard, options: &QuarantineOptions)
     if *wanted != digest {
         bail!("the head of shard {shard} is {digest} and not {wanted}; nothing was moved: look again");
     }
-    let note = QuarantineNote { reason: reason.clone(), at: Utc::now() };
+    let note = OperatorNote { reason: reason.clone(), at: Utc::now() };
     let Some(left) = redis.quarantine(shard, raw, &note).await? else {
         bail!("the head of shard {shard} changed in the meantime; nothing was moved: look again");
     };

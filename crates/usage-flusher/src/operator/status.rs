@@ -7,6 +7,7 @@ use live_redis::QueueStatus;
 use serde::Serialize;
 use spend_queue::{Index, ScopeRef, Usd};
 
+use super::losses::LossReport;
 use super::shown::{age, bytes, corrupt_head, excerpt, table};
 use super::{ShardName, shards};
 use service_frame::connection::RedisConnection;
@@ -30,7 +31,7 @@ pub(crate) struct StatusOptions {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     entries: u64,
-    /// Whether the index of every shard is proven and every head can be read.
+    /// Whether the index of every shard is proven, every head can be read, and nothing is missing or lost.
     consistent: bool,
     shards: Vec<ShardReport<'a>>,
 }
@@ -48,6 +49,10 @@ struct ShardReport<'a> {
     doubt: Option<&'a str>,
     corrupt_head: Option<String>,
     quarantined: u64,
+    /// Numbers that the state names and the list does not have.
+    missing: u64,
+    /// Recorded losses that nobody dealt with.
+    losses: Vec<LossReport<'a>>,
     damaged_counters: u64,
     pending: Vec<KindReport<'a>>,
     top: Vec<ScopeReport<'a>>,
@@ -82,6 +87,13 @@ impl<'a> ShardReport<'a> {
             doubt: status.doubt.as_deref(),
             corrupt_head: corrupt_head(status.head.stop.as_ref()).map(|(_, error)| error.to_string()),
             quarantined: status.quarantined,
+            missing: status.missing,
+            losses: status
+                .losses
+                .iter()
+                .filter(|loss| loss.acknowledged.is_none())
+                .map(|loss| LossReport::new(status.shard, loss))
+                .collect(),
             damaged_counters: status.damaged_counters,
             pending: kinds
                 .map(|(kind, (scopes, pending_usd))| KindReport { kind, scopes, pending_usd })
@@ -100,7 +112,11 @@ impl<'a> ShardReport<'a> {
     }
 
     fn is_consistent(&self) -> bool {
-        self.index == "proven" && self.corrupt_head.is_none() && self.damaged_counters == 0
+        self.index == "proven"
+            && self.corrupt_head.is_none()
+            && self.damaged_counters == 0
+            && self.missing == 0
+            && self.losses.is_empty()
     }
 }
 
@@ -174,6 +190,22 @@ fn print_tables(report: &Report<'_>, found: &[QueueStatus], now: DateTime<Utc>) 
                 "\nshard {name}: the index of pending spend is in doubt, strict reads go through the entries"
             );
             println!("  a running flusher mends it; or: usage-flusher repair --shard {name} --yes");
+        }
+        if status.lost_all()
+            && let (Some(head), Some(next)) = status.seqs
+        {
+            let pending: Vec<_> =
+                shard.pending.iter().map(|kind| format!("{} {}", kind.kind, kind.pending_usd)).collect();
+            println!(
+                "\nshard {name} is empty, and numbers {head} to {} were not acknowledged: {} USD are lost",
+                next - 1,
+                pending.join(", ")
+            );
+            println!("  another hand took them off; see docs/operations/runbook.md, EntriesLost");
+        }
+        if !shard.losses.is_empty() {
+            println!("\nshard {name}: {} losses are recorded and not dealt with", shard.losses.len());
+            println!("  look at them:  usage-flusher losses --shard {name}");
         }
         if shard.damaged_counters > 0 {
             println!("\nshard {name}: {} counters are not what this release writes", shard.damaged_counters);
