@@ -163,6 +163,10 @@ impl QueueError for LiveRedisError {
             | Self::Settle(_) => false,
         }
     }
+
+    fn is_of_one_event(&self) -> bool {
+        matches!(self, Self::CounterFull(_))
+    }
 }
 
 impl From<RedisError> for LiveRedisError {

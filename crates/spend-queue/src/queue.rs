@@ -87,6 +87,12 @@ pub trait SpendQueue: Send + Sync {
 pub trait QueueError: core::error::Error + Send + Sync + 'static {
     /// Whether the same call may succeed later without anybody mending anything.
     fn is_transient(&self) -> bool;
+
+    /// Whether the queue works, and refuses this event for a reason of its own, such as a counter of its scopes that is full: other
+    /// events are worth trying.
+    fn is_of_one_event(&self) -> bool {
+        false
+    }
 }
 
 /// What became of an event.

@@ -76,10 +76,10 @@ pub enum StorageError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeepError {
-    /// It would grow beyond its bound. Replaying makes room, so a retry can help.
+    /// It would grow beyond its bound. Replaying makes room, and so does taking conflicts out; a retry can help.
     #[error("the spool is full: {held} of {bound} bytes are taken and {wanted} more are needed")]
     Full {
-        /// The bodies' bytes that it holds.
+        /// The bodies' bytes that it holds, of conflicting events too.
         held: u64,
         /// The bytes of this event's body.
         wanted: u64,

@@ -38,7 +38,7 @@ pub(crate) fn open(path: &Path, options: &SpoolOptions) -> Result<(Store, Change
             return Err(SpoolOpenError::Damaged { path: path.to_owned(), what: error.to_string() });
         }
     };
-    let store = Store::new(database, options.max_conflicts);
+    let store = Store::new(database);
     let found = store.format().map_err(|error| lift(path, error))?;
     if found > FORMAT {
         return Err(SpoolOpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT });

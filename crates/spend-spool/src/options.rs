@@ -7,14 +7,12 @@ use crate::SpoolOpenError;
 /// The bounds of a spool and the pace of what works on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolOptions {
-    /// The most that the waiting events' bodies may take together, in bytes; at least 1. Beyond it the spool refuses.
+    /// The most that the bodies of waiting and of conflicting events may take together, in bytes; at least 1. Beyond it the
+    /// spool refuses; nothing that it holds makes room.
     ///
     /// The file is larger: it keeps 57 bytes more an event, pages that are partly free, and room to write beside what is
     /// there; README.md has what was measured. Memory is about 50 bytes an event. Default: 256 MiB.
     pub max_bytes: u64,
-    /// How many conflicting events are kept for inspection, at most 64 KiB each; the oldest makes room and is counted.
-    /// 0 keeps none. Default: 1,000.
-    pub max_conflicts: u32,
     /// The page cache of the file, in bytes. Default: 16 MiB.
     pub cache_bytes: usize,
     /// For how long the queue is not asked after a transient error. Short means more callers that wait for a dead queue's
@@ -35,7 +33,6 @@ impl Default for SpoolOptions {
     fn default() -> Self {
         Self {
             max_bytes: 256 << 20,
-            max_conflicts: 1_000,
             cache_bytes: 16 << 20,
             circuit: Duration::from_secs(1),
             replay_batch: 256,

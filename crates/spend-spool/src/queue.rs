@@ -92,7 +92,7 @@ impl<Q: SpendQueue> SpooledQueue<Q> {
     /// for what is spooled, so a spooled event may be queued behind younger ones.
     ///
     /// After a transient error of the queue, calls go straight to disk for [`crate::SpoolOptions::circuit`]; then one call
-    /// a period asks again until it is answered. An error that is not transient is an answer, and opens nothing.
+    /// a period asks again until it is answered. An error that is not transient, or that concerns this event alone, is an answer, and opens nothing.
     ///
     /// Dropping the future leaves the event queued, spooled or neither; repeating the call is always safe.
     ///
@@ -144,7 +144,7 @@ impl<Q: SpendQueue> Shared<Q> {
     pub(crate) async fn ask(&self, event: &EncodedEvent) -> Result<Enqueued, Q::Error> {
         let answer = self.queue.enqueue(event).await;
         match &answer {
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_transient() && !error.is_of_one_event() => {
                 if self.circuit.failed(Instant::now()) {
                     tracing::warn!(%error, "the queue fails; events go to the spool");
                 }

@@ -20,7 +20,8 @@ use crate::store::Change;
 /// sends it again, and the queue calls it a duplicate. Up to [`crate::SpoolOptions::replay_concurrency`] events are on
 /// their way at once, so neighbours may arrive swapped.
 ///
-/// An event that the queue refuses for good (an error that is not transient) is set aside, on disk, and no longer blocks
+/// An event that the queue refuses for good, or for a reason of its own (an error that is not transient, or that concerns one
+/// event), is set aside, on disk, and no longer blocks
 /// those behind it. It is asked again when nothing else waits, each in its turn, and still counts as waiting.
 #[derive(Debug)]
 pub struct Replayer<Q> {
@@ -72,7 +73,7 @@ impl<Q: SpendQueue> Replayer<Q> {
         let mut waits = self.waits();
         loop {
             let spool = &self.shared.spool;
-            let pause = if spool.is_empty() {
+            let pause = if spool.is_surely_empty() {
                 None
             } else {
                 match self.replay_once().await {
@@ -166,19 +167,20 @@ impl<Q: SpendQueue> Replayer<Q> {
         match self.shared.ask(&event).await {
             Ok(answer) => {
                 if answer == Enqueued::Conflict {
-                    tracing::warn!(
+                    tracing::error!(
                         request_id = event.request_id(),
-                        "a spooled event conflicts with what is queued under its request id; kept for inspection"
+                        event = format!("{{{}", record.body),
+                        "a spooled event is not billed: another is queued under its request id; the spool keeps it"
                     );
                 }
                 Ok(Outcome::Answered(answer))
             }
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_transient() && !error.is_of_one_event() => {
                 failed.store(true, Ordering::Relaxed);
                 Ok(Outcome::Failed)
             }
             Err(error) => {
-                tracing::warn!(request_id = event.request_id(), %error, "the queue refuses a spooled event for good");
+                tracing::warn!(request_id = event.request_id(), %error, "the queue refuses a spooled event; it is asked again when no other waits");
                 Ok(Outcome::Refused)
             }
         }
@@ -192,5 +194,37 @@ impl<Q: SpendQueue> Replayer<Q> {
             .without_max_times()
             .with_jitter()
             .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+    use spend_queue::{MemoryQueue, ScopeRef, ShardCount, SpendEvent};
+
+    use crate::store::{Changed, Index, Totals};
+    use crate::{Spool, SpoolOptions};
+
+    /// A failure that came after the write leaves an event in the file of which no handle knows.
+    #[tokio::test]
+    async fn what_a_failed_write_left_in_the_file_is_replayed_without_another_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().join("spool"), SpoolOptions::default()).unwrap();
+        let event = SpendEvent::new("r-1", "m", vec![ScopeRef::new("team", "t").unwrap()]);
+        spool.keep(&event.encode(Utc::now()).unwrap()).await.unwrap();
+        let nothing = Changed { totals: Totals::default(), oldest: None, gone: Vec::new() };
+        spool.forget_after_a_failure(&nothing, Index::new());
+        let wrapped = spool.wrap(MemoryQueue::new(ShardCount::ONE));
+        let replayer = wrapped.replayer();
+        let delivered = async {
+            while spend_queue::SpendQueue::depth(wrapped.queue(), ShardCount::ONE.shard_of("any"))
+                .await
+                .unwrap()
+                == 0
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        replayer.run(delivered).await;
     }
 }

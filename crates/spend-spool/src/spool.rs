@@ -1,6 +1,7 @@
 //! The handle of a spool.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -35,6 +36,8 @@ struct Shared {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Something may have to be replayed.
     work: Notify,
+    /// The file failed while it took something in: what it holds is known when it was read again.
+    in_doubt: AtomicBool,
 }
 
 impl Spool {
@@ -70,6 +73,7 @@ impl Spool {
             jobs: Mutex::new(Some(jobs)),
             thread: Mutex::new(Some(thread)),
             work: Notify::new(),
+            in_doubt: AtomicBool::new(false),
         };
         let spool = Self { shared: Arc::new(shared) };
         spool.measure();
@@ -119,8 +123,9 @@ impl Spool {
         self.shared.state.status()
     }
 
-    /// The newest events, at most `most`, that the queue called conflicts when they were replayed, oldest first. Under
-    /// their request ids the queue has other payloads, which stay.
+    /// The oldest events, at most `most`, that the queue called conflicts when they were replayed, oldest first. Under their
+    /// request ids the queue has other payloads, which stay: these here are billed nowhere. They are kept, through restarts,
+    /// until [`Spool::take_conflict`].
     ///
     /// # Errors
     ///
@@ -128,6 +133,18 @@ impl Spool {
     pub async fn conflicts(&self, most: usize) -> Result<Vec<EncodedEvent>, StorageError> {
         let records = self.ask(|answer| Job::Conflicts { most, answer }).await??;
         records.iter().map(|record| record.rebuild().map_err(StorageError::Damaged)).collect()
+    }
+
+    /// Takes a conflict out once it is dealt with: billed under another id, or found to be no bill. Every other one stays. Safe to
+    /// repeat: taking out what is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written; it may be out all the same.
+    pub async fn take_conflict(&self, event: &EncodedEvent) -> Result<(), StorageError> {
+        // What was rebuilt from a record makes the same record.
+        let record = Record::of(event).map_err(StorageError::Damaged)?;
+        self.settle(Change { taken: vec![record], ..Change::default() }).await
     }
 
     /// Finishes the transaction under way and closes the file, for every handle; later calls answer
@@ -154,14 +171,41 @@ impl Spool {
         let record = Record::of(event).map_err(KeepError::NotRebuildable)?;
         let kept = self.ask(|answer| Job::Keep(record, answer)).await?;
         self.measure();
-        if kept == Ok(Kept::Stored) {
-            self.shared.work.notify_one();
+        match &kept {
+            Ok(Kept::Stored) => self.shared.work.notify_one(),
+            // It may be in the file all the same.
+            Err(KeepError::Storage(_)) => {
+                self.shared.in_doubt.store(true, Ordering::SeqCst);
+                self.shared.work.notify_one();
+            }
+            _ => {}
         }
         kept
     }
 
+    /// Forgets what the file holds, as when it failed while it took something in.
+    #[cfg(test)]
+    pub(crate) fn forget_after_a_failure(
+        &self,
+        contents: &crate::store::Changed,
+        index: crate::store::Index,
+    ) {
+        self.shared.state.replace(contents, index);
+        self.shared.in_doubt.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether there is nothing to replay, for certain.
+    pub(crate) fn is_surely_empty(&self) -> bool {
+        self.is_empty() && !self.shared.in_doubt.load(Ordering::SeqCst)
+    }
+
     pub(crate) async fn waiting(&self, after: u64, most: usize) -> Result<Waiting, StorageError> {
-        self.ask(|answer| Job::Waiting { after, most, answer }).await?
+        let in_doubt = self.shared.in_doubt.swap(false, Ordering::SeqCst);
+        let waiting = self.ask(|answer| Job::Waiting { after, most, answer }).await?;
+        if in_doubt && waiting.is_err() {
+            self.shared.in_doubt.store(true, Ordering::SeqCst);
+        }
+        waiting
     }
 
     pub(crate) async fn settle(&self, change: Change) -> Result<(), StorageError> {
@@ -189,7 +233,8 @@ impl Spool {
         #[expect(clippy::cast_precision_loss, reason = "a gauge is for people")]
         {
             metrics::gauge!("tallyweir_spool_events").set(status.events as f64);
-            metrics::gauge!("tallyweir_spool_bytes").set(status.bytes as f64);
+            metrics::gauge!("tallyweir_spool_bytes").set((status.bytes + status.conflict_bytes) as f64);
+            metrics::gauge!("tallyweir_spool_conflicts").set(status.conflicts as f64);
         }
     }
 }

@@ -16,16 +16,16 @@ pub struct SpoolStatus {
     pub events: u64,
     /// The bytes of their bodies.
     pub bytes: u64,
-    /// The most that these may be.
+    /// The most that these and those of conflicting events may be together.
     pub max_bytes: u64,
     /// Events among them that the queue refused for good at least once; they are asked again when no other waits.
     pub set_aside: u64,
     /// When the event that has waited longest was encoded.
     pub oldest: Option<Millis>,
-    /// Conflicting events kept for inspection.
+    /// Conflicting events, kept until [`crate::Spool::take_conflict`] takes them out.
     pub conflicts: u64,
-    /// Conflicting events that are no longer kept, since later ones took their room.
-    pub conflicts_dropped: u64,
+    /// The bytes of their bodies, which count against `max_bytes` too.
+    pub conflict_bytes: u64,
 }
 
 /// What the spool knows of a request id.
@@ -63,7 +63,7 @@ impl State {
 
     pub(crate) fn status(&self) -> SpoolStatus {
         let inner = self.read();
-        let Totals { events, bytes, set_aside, conflicts, conflicts_dropped, .. } = inner.totals;
+        let Totals { events, bytes, set_aside, conflicts, conflict_bytes, .. } = inner.totals;
         SpoolStatus {
             events,
             bytes,
@@ -71,7 +71,7 @@ impl State {
             set_aside,
             oldest: inner.oldest,
             conflicts,
-            conflicts_dropped,
+            conflict_bytes,
         }
     }
 

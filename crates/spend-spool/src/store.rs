@@ -34,10 +34,10 @@ pub(crate) struct Totals {
     pub(crate) bytes: u64,
     /// Those of them that are set aside.
     pub(crate) set_aside: u64,
-    /// Conflicting events kept.
+    /// Conflicting events kept until somebody takes them out.
     pub(crate) conflicts: u64,
-    /// Conflicting events that made room for later ones.
-    pub(crate) conflicts_dropped: u64,
+    /// Their bodies' bytes.
+    pub(crate) conflict_bytes: u64,
 }
 
 /// What one transaction does, in this order.
@@ -47,8 +47,10 @@ pub(crate) struct Change {
     pub(crate) remove: Vec<u64>,
     /// Refused for good: to the end of all waiting.
     pub(crate) set_aside: Vec<u64>,
-    /// Conflicts: off the waiting, kept for inspection.
+    /// Conflicts: off the waiting, kept until they are taken out.
     pub(crate) conflicts: Vec<u64>,
+    /// Conflicts that an operator has dealt with.
+    pub(crate) taken: Vec<Record>,
     /// New ones.
     pub(crate) insert: Vec<Record>,
 }
@@ -69,12 +71,11 @@ pub(crate) type Index = HashMap<[u8; 16], [u8; 16]>;
 #[derive(Debug)]
 pub(crate) struct Store {
     database: Database,
-    max_conflicts: u64,
 }
 
 impl Store {
-    pub(crate) fn new(database: Database, max_conflicts: u32) -> Self {
-        Self { database, max_conflicts: max_conflicts.into() }
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
     }
 
     /// Makes the tables of a new file.
@@ -105,11 +106,7 @@ impl Store {
             let transaction = self.database.begin_read().map_err(disk)?;
             let totals = read_totals(&transaction.open_table(TOTALS).map_err(disk)?)?;
             let mut index = Index::new();
-            let mut counted = Totals {
-                next: totals.next,
-                conflicts_dropped: totals.conflicts_dropped,
-                ..Totals::default()
-            };
+            let mut counted = Totals { next: totals.next, ..Totals::default() };
             for (table, aside) in [(EVENTS, 0), (SET_ASIDE, 1)] {
                 for row in transaction.open_table(table).map_err(disk)?.iter().map_err(disk)? {
                     let (seq, record) = read(row)?;
@@ -125,8 +122,8 @@ impl Store {
                 }
             }
             for row in transaction.open_table(CONFLICTS).map_err(disk)?.iter().map_err(disk)? {
-                read(row)?;
                 counted.conflicts += 1;
+                counted.conflict_bytes += read(row)?.1.size();
             }
             if counted != totals {
                 return damaged(format!("its totals say {totals:?}, its records {counted:?}"));
@@ -178,12 +175,16 @@ impl Store {
             if change.conflicts.contains(seq) {
                 conflicts.insert(seq, waiting.write(*seq).as_slice()).map_err(disk)?;
                 totals.conflicts += 1;
+                totals.conflict_bytes += waiting.size();
             }
         }
-        while totals.conflicts > self.max_conflicts {
-            conflicts.pop_first().map_err(disk)?;
-            totals.conflicts -= 1;
-            totals.conflicts_dropped += 1;
+        if !change.taken.is_empty() {
+            let all = conflicts.iter().map_err(disk)?.map(read).collect::<Result<Vec<_>, _>>()?;
+            for (seq, record) in all.into_iter().filter(|(_, record)| change.taken.contains(record)) {
+                conflicts.remove(seq).map_err(disk)?;
+                totals.conflicts -= 1;
+                totals.conflict_bytes -= record.size();
+            }
         }
         for seq in &change.set_aside {
             if let Some(record) = take(&mut events, *seq)? {
@@ -225,15 +226,12 @@ impl Store {
         })
     }
 
-    /// The newest conflicting events, oldest first.
+    /// The oldest conflicting events.
     pub(crate) fn conflicts(&self, most: usize) -> Result<Vec<Record>, StorageError> {
         guarded(|| {
             let transaction = self.database.begin_read().map_err(disk)?;
-            let table = transaction.open_table(CONFLICTS).map_err(disk)?;
-            let newest = table.iter().map_err(disk)?.rev().take(most);
-            let mut found = newest.map(|row| Ok(read(row)?.1)).collect::<Result<Vec<_>, _>>()?;
-            found.reverse();
-            Ok(found)
+            let oldest = first(&transaction, CONFLICTS, 0, most)?;
+            Ok(oldest.into_iter().map(|(_, record)| record).collect())
         })
     }
 }
@@ -286,25 +284,23 @@ fn oldest(
     Ok(first.map(|(_, record)| record.encoded))
 }
 
-const FIELDS: [&str; 6] = ["next", "events", "bytes", "set_aside", "conflicts", "conflicts_dropped"];
+const FIELDS: [&str; 6] = ["next", "events", "bytes", "set_aside", "conflicts", "conflict_bytes"];
 
 fn read_totals(rows: &impl ReadableTable<&'static str, u64>) -> Result<Totals, StorageError> {
-    let [next, events, bytes, set_aside, conflicts, conflicts_dropped] = FIELDS.map(|name| total(rows, name));
+    let [next, events, bytes, set_aside, conflicts, conflict_bytes] = FIELDS.map(|name| total(rows, name));
     Ok(Totals {
         next: next?,
         events: events?,
         bytes: bytes?,
         set_aside: set_aside?,
         conflicts: conflicts?,
-        conflicts_dropped: conflicts_dropped?,
+        conflict_bytes: conflict_bytes?,
     })
 }
 
 fn write_totals(rows: &mut redb::Table<'_, &'static str, u64>, totals: &Totals) -> Result<(), StorageError> {
-    let Totals { next, events, bytes, set_aside, conflicts, conflicts_dropped } = *totals;
-    for (name, value) in
-        FIELDS.into_iter().zip([next, events, bytes, set_aside, conflicts, conflicts_dropped])
-    {
+    let Totals { next, events, bytes, set_aside, conflicts, conflict_bytes } = *totals;
+    for (name, value) in FIELDS.into_iter().zip([next, events, bytes, set_aside, conflicts, conflict_bytes]) {
         rows.insert(name, value).map_err(disk)?;
     }
     Ok(())

@@ -61,7 +61,8 @@ impl Writer {
     fn work(&mut self, jobs: Vec<Job>) {
         let mut writes = Writes::default();
         let mut reads = Vec::new();
-        let held = self.state.status().bytes;
+        let status = self.state.status();
+        let held = status.bytes + status.conflict_bytes;
         for job in jobs {
             match job {
                 Job::Keep(record, answer) => {
@@ -189,6 +190,7 @@ impl Writes {
         self.change.remove.extend(change.remove);
         self.change.conflicts.extend(change.conflicts);
         self.change.set_aside.extend(change.set_aside);
+        self.change.taken.extend(change.taken);
         self.settled.push(answer);
     }
 

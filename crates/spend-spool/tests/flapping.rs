@@ -20,7 +20,6 @@ fn options() -> SpoolOptions {
         circuit: Duration::from_millis(2),
         shortest_wait: Duration::from_millis(1),
         longest_wait: Duration::from_millis(2),
-        max_conflicts: 100_000,
         ..SpoolOptions::default()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{FlakyQueue, Mode, event};
 use spend_queue::SpendQueue;
-use spend_spool::{Spool, SpoolOptions, SpooledQueue};
+use spend_spool::{Because, Delivery, KeepError, Spool, SpoolOptions, SpooledQueue};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -62,23 +62,73 @@ async fn an_event_whose_reply_was_lost_is_found_to_be_there() {
 }
 
 #[tokio::test]
-async fn conflicts_leave_the_row_and_are_kept_up_to_a_bound() {
-    let options = SpoolOptions { max_conflicts: 2, ..SpoolOptions::default() };
-    let (folder, queue, wrapped) = spooled(options, &["r-1", "r-2", "r-3", "r-4"]).await;
+async fn conflicts_leave_the_row_and_none_is_dropped_until_it_is_taken_out() {
+    let ids: Vec<String> = (0..1_500).map(|n| format!("r-{n:04}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let size = event("r-0000", "a").body().len() as u64;
+    let options = SpoolOptions { max_bytes: size * 1_500, replay_batch: 2_000, ..SpoolOptions::default() };
+    let (folder, queue, wrapped) = spooled(options, &[]).await;
+    let keep = ids.iter().map(|id| {
+        let wrapped = &wrapped;
+        async move { wrapped.enqueue(&event(id, "a")).await.unwrap() }
+    });
+    futures_util::future::join_all(keep).await;
     queue.set(Mode::Up);
-    for id in ["r-1", "r-2", "r-3"] {
+    for id in &ids[..1_499] {
         // Another gateway was faster.
         queue.enqueue(&event(id, "b")).await.unwrap();
     }
     let replayed = wrapped.replayer().replay_once().await.unwrap();
-    assert_eq!((replayed.conflicts, replayed.accepted), (3, 1));
+    assert_eq!((replayed.conflicts, replayed.accepted), (1_499, 1));
     let status = wrapped.spool().status();
-    assert_eq!((status.events, status.bytes, status.conflicts, status.conflicts_dropped), (0, 0, 2, 1));
+    assert_eq!((status.events, status.bytes, status.conflicts), (0, 0, 1_499));
+    assert_eq!(status.conflict_bytes, size * 1_499);
     drop(wrapped);
+
     let spool = Spool::open(folder.path().join("spool"), options).unwrap();
-    assert_eq!(spool.conflicts(10).await.unwrap(), [event("r-2", "a"), event("r-3", "a")]);
-    assert_eq!(spool.conflicts(1).await.unwrap(), [event("r-3", "a")]);
-    assert_eq!(queue.payloads()["r-2"], "b");
+    assert_eq!(spool.conflicts(2).await.unwrap(), [event("r-0000", "a"), event("r-0001", "a")]);
+    assert_eq!(spool.conflicts(2_000).await.unwrap().len(), 1_499);
+    assert_eq!(queue.payloads()["r-0000"], "b");
+    // They count against the bound: what comes is refused, and none of them makes room.
+    queue.set(Mode::Down);
+    let wrapped = spool.wrap(queue.clone());
+    wrapped.enqueue(&event("s-0000", "a")).await.unwrap();
+    let error = wrapped.enqueue(&event("s-0001", "a")).await.unwrap_err();
+    assert!(matches!(error.spool, KeepError::Full { .. }), "{error}");
+
+    for _ in 0..2 {
+        spool.take_conflict(&event("r-0000", "a")).await.unwrap();
+        assert_eq!(spool.status().conflicts, 1_498);
+        assert_eq!(spool.conflicts(1).await.unwrap(), [event("r-0001", "a")]);
+    }
+    wrapped.enqueue(&event("s-0001", "a")).await.unwrap();
+}
+
+#[tokio::test]
+async fn events_of_a_scope_that_is_full_hold_up_no_others() {
+    let options = SpoolOptions { circuit: Duration::from_secs(3_600), ..one_by_one() };
+    let (_folder, queue, wrapped) = spooled(options, &[]).await;
+    queue.set(Mode::Up);
+    for id in ["full-1", "full-2", "full-3", "full-4"] {
+        queue.refuse(id);
+        let delivery = wrapped.enqueue(&event(id, "a")).await.unwrap();
+        assert!(matches!(delivery, Delivery::Spooled { because: Because::Queue(_) }), "{delivery:?}");
+    }
+    let delivery = wrapped.enqueue(&event("r-1", "a")).await.unwrap();
+    assert!(matches!(delivery, Delivery::Queued { .. }), "the circuit stays closed: {delivery:?}");
+    queue.set(Mode::Down);
+    wrapped.enqueue(&event("r-2", "a")).await.unwrap();
+    queue.set(Mode::Up);
+    let replayer = wrapped.replayer();
+    for _ in 0..3 {
+        replayer.replay_once().await.unwrap();
+    }
+    assert_eq!(queue.ids(), ["r-1", "r-2"]);
+    queue.forgive();
+    for _ in 0..3 {
+        replayer.replay_once().await.unwrap();
+    }
+    assert_eq!(queue.ids().len(), 6, "each is asked again");
 }
 
 #[tokio::test]
@@ -99,7 +149,7 @@ async fn an_event_that_is_refused_for_good_does_not_block_the_rest_and_is_asked_
     assert_eq!((status.events, status.set_aside), (3, 3));
     assert_eq!(status.oldest, Some(event("bad-1", "a").encoded()));
     // Still spooled: their ids are taken.
-    assert!(matches!(wrapped.enqueue(&event("bad-1", "b")).await.unwrap(), spend_spool::Delivery::Conflict));
+    assert!(matches!(wrapped.enqueue(&event("bad-1", "b")).await.unwrap(), Delivery::Conflict));
     // Each in its turn: the second step asks the one that the first did not reach.
     queue.forgive();
     queue.refuse("bad-1");

@@ -8,6 +8,7 @@ use spend_queue::{Entry, Millis, RequestDigest, Shard};
 
 use super::unexpected;
 use crate::LiveRedis;
+use crate::connect::Question;
 use crate::error::LiveRedisError;
 use crate::keys::{SEEN_BUCKETS, seen_bucket, seen_field};
 
@@ -97,7 +98,7 @@ impl LiveRedis {
             }
         }
         let answers: Vec<Vec<Value>> =
-            self.hot(async move |mut conn| pipeline.query_async(&mut conn).await).await?;
+            self.hot(&Question::Pipeline(&pipeline)).await?;
         for (bucket, fields) in asked.into_iter().zip(answers) {
             for field in fields {
                 let field = Vec::<u8>::from_redis_value(field).map_err(|error| unexpected(&error))?;

@@ -33,6 +33,8 @@ pub(crate) enum FlakyError {
     LostReply,
     Broken,
     RefusesId,
+    /// Transient, and of one event alone.
+    ScopeFull,
 }
 
 impl fmt::Display for FlakyError {
@@ -45,7 +47,11 @@ impl core::error::Error for FlakyError {}
 
 impl QueueError for FlakyError {
     fn is_transient(&self) -> bool {
-        matches!(self, Self::Down | Self::LostReply)
+        matches!(self, Self::Down | Self::LostReply | Self::ScopeFull)
+    }
+
+    fn is_of_one_event(&self) -> bool {
+        matches!(self, Self::ScopeFull)
     }
 }
 
@@ -128,7 +134,8 @@ impl SpendQueue for FlakyQueue {
         // A real queue takes its time too, so that calls overlap.
         tokio::task::yield_now().await;
         if self.0.refused_ids.lock().unwrap().contains(event.request_id()) {
-            return Err(FlakyError::RefusesId);
+            let full = event.request_id().starts_with("full");
+            return Err(if full { FlakyError::ScopeFull } else { FlakyError::RefusesId });
         }
         let mode = match *self.0.mode.lock().unwrap() {
             Mode::Flapping if call.is_multiple_of(3) => Mode::Down,
