@@ -26,8 +26,8 @@ pub struct Loss {
     pub present: u64,
     /// Which script found it: `enqueue`, `ack`, `reindex` or `quarantine`.
     pub found_by: String,
-    /// When it was found, by the server's clock; `None` when another hand wrote something else.
-    pub at: Option<DateTime<Utc>>,
+    /// When it was found, by the server's clock.
+    pub at: DateTime<Utc>,
     /// What was charged to the lost entries, by kind of scope. Kinds overlap: an event charges several. `None` when the counters
     /// could not be read.
     pub pending: Option<BTreeMap<String, Usd>>,
@@ -43,7 +43,7 @@ struct Item {
     last: u64,
     present: u64,
     found_by: String,
-    at: i64,
+    at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<BTreeMap<String, String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ impl Loss {
             picos.parse().map(|picos: i128| (kind, Usd::from_picos(picos))).map_err(|_| damaged())
         };
         let pending = item.pending.map(|pending| pending.into_iter().map(sum).collect()).transpose()?;
-        let at = Millis::new(item.at.try_into().map_err(|_| damaged())?).map(Millis::instant);
+        let at = Millis::new(item.at).ok_or_else(damaged)?.instant();
         Ok(Self {
             place,
             first: item.first,

@@ -83,11 +83,11 @@ fn describe(loss: &Loss) -> String {
         present => format!(", {present} of which were still there,"),
     };
     format!(
-        "{}{present} left the queue without being acknowledged ({}), as `{}` found{}",
+        "{}{present} left the queue without being acknowledged ({}), as `{}` found at {}",
         numbers(loss.first, loss.last),
         amounts(loss.pending.as_ref()),
         loss.found_by,
-        loss.at.map_or_else(String::new, |at| format!(" at {}", at.format("%F %TZ")))
+        loss.at.format("%F %TZ")
     )
 }
 

@@ -54,7 +54,7 @@ pub(super) struct LossReport<'a> {
     last: u64,
     present: u64,
     found_by: &'a str,
-    at: Option<DateTime<Utc>>,
+    at: DateTime<Utc>,
     /// By kind of scope; kinds overlap.
     pending_usd: Option<&'a BTreeMap<String, Usd>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ fn print(report: &Report<'_>, wanted: bool) {
             format!("{}..{}", loss.first, loss.last),
             loss.present.to_string(),
             loss.found_by.to_owned(),
-            loss.at.map_or_else(|| "?".to_owned(), |at| at.format("%F %T").to_string()),
+            loss.at.format("%F %T").to_string(),
             amounts,
             loss.acknowledged.unwrap_or("no").to_owned(),
         ]);
