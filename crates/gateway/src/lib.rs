@@ -58,6 +58,8 @@ mod dispatch;
 mod error;
 mod estimate;
 mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod health;
 mod idempotency;
