@@ -58,7 +58,10 @@ impl Asked {
         let room = room(&model, "messages", prompt_tokens)?;
         let most_each = bound.unwrap_or(model.default_max_tokens).min(room);
 
-        let mut body = fields.write_without(&["model", "stream_options"], length + 128);
+        // What is written here is not there already, be it as `null`.
+        let mut ours = vec!["model", "stream_options"];
+        ours.extend(bound.is_none().then_some("max_completion_tokens"));
+        let mut body = fields.write_without(&ours, length + 128);
         if stream {
             write_field(&mut body, "stream_options", &stream_options(fields));
         }

@@ -59,6 +59,8 @@ mod dispatch;
 mod error;
 mod estimate;
 mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod health;
 mod idempotency;

@@ -45,6 +45,7 @@ impl TokenPrice {
     pub fn per_million(text: &str) -> Result<Self, PriceError> {
         let price: Usd = text.parse().map_err(|error| match error {
             spend_queue::UsdError::TooFine(_) => PriceError::TooFine(text.to_owned()),
+            spend_queue::UsdError::OutOfRange(_) => PriceError::OutOfRange(text.to_owned()),
             _ => PriceError::NotDecimal(text.to_owned()),
         })?;
         let picos = price.picos();
@@ -136,7 +137,7 @@ mod tests {
         for fine in ["0.0000015", "0.0000000000001"] {
             assert_eq!(TokenPrice::per_million(fine), Err(PriceError::TooFine(fine.into())));
         }
-        for out in ["-0.1", "10000.000001"] {
+        for out in ["-0.1", "10000.000001", "1e40"] {
             assert_eq!(TokenPrice::per_million(out), Err(PriceError::OutOfRange(out.into())));
         }
         for no in ["", "NaN", "1,5", "cheap"] {

@@ -37,11 +37,11 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// [`TooLong`] when none has ended within the bound.
+    /// [`TooLong`] when it did not end within the bound, however much of it came at once.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         while let Some(end) = self.line_end() {
             if let Some(event) = self.line_ends(end) {
-                return Ok(Some(event));
+                return if event.len() > self.most { Err(TooLong) } else { Ok(Some(event)) };
             }
         }
         if self.buffer.len() > self.most { Err(TooLong) } else { Ok(None) }
@@ -153,6 +153,13 @@ mod tests {
     fn an_event_that_never_ends_is_refused() {
         let mut events = Events::new(10);
         events.push(b"data: 0123456789");
+        assert_eq!(events.next(), Err(TooLong));
+    }
+
+    #[test]
+    fn an_event_beyond_the_bound_is_refused_although_its_end_came_with_it() {
+        let mut events = Events::new(10);
+        events.push(b"data: 012345\n\n");
         assert_eq!(events.next(), Err(TooLong));
     }
 

@@ -8,11 +8,15 @@
 //! does. So a deployment's two failure keys share a slot, and many ids are read by one pipeline a shard. These tagged
 //! keys, with the minute before the id, are in place of untagged ones such as `<prefix>:fails:<id>`.
 
+mod named;
+
 use std::fmt;
 use std::str::FromStr;
 
 use spend_queue::{RequestDigest, ScopeRef, Shard};
 use thiserror::Error;
+
+pub use named::{named_keys, queue_keys};
 
 /// The partition of flat plans that name none.
 pub const FLAT_PARTITION: &str = "flat";

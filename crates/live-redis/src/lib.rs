@@ -24,6 +24,8 @@ pub use doctor::{Role, StrictOpenError};
 pub use error::{CallError, LiveRedisError, OpenError, Step};
 pub use input::{InputError, MAX_KEY_BYTES, MAX_TTL, MAX_VALUE_BYTES};
 pub use keys::{FLAT_PARTITION, KeyPrefix, KeyPrefixError, OlderQueue};
+#[doc(hidden)]
+pub use keys::{named_keys, queue_keys};
 pub use options::{ClientKey, DedupRetention, Options, RedisUrl, Tls, WindowClock};
 pub use queue::{
     Backlog, Loss, Mark, Marks, OperatorNote, Pressure, Quarantined, QueueGlance, QueueStatus, Watermarks,
