@@ -21,7 +21,7 @@ const GATEWAY: &[Rights] = &[
     (&[Seen], &["HGET x", "HSET x x", "PEXPIRE 1"]),
     (&[Hot], &["HGET x"]),
     (&[Hot, Count], &["HMGET x", "HLEN", "HSET x x"]),
-    (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZADD 0 x", "ZRANGEBYLEX - +"]),
+    (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZADD 0 x", "ZRANGEBYLEX - +", "ZLEXCOUNT - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x"]),
     (&[OlderList], &["LLEN", "LINDEX 0", "LRANGE 0 1"]),
     (
@@ -49,7 +49,7 @@ const OPERATOR: &[Rights] = &[
     (&[State], &["HMGET x"]),
     (&[Hot], &["HGET x"]),
     (&[Hot, Count], &["HMGET x", "HLEN", "HGETALL"]),
-    (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +"]),
+    (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +", "ZLEXCOUNT - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN"]),
     (&[Quarantine], &["LRANGE 0 1", "LLEN"]),
 ];
@@ -60,7 +60,7 @@ const REPAIRER: &[Rights] = &[
     (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
     (&[Hot], &["HGET x"]),
     (&[Hot, Count], &["HMGET x", "HLEN", "HGETALL", "HSET x x"]),
-    (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +", "ZADD 0 x"]),
+    (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +", "ZLEXCOUNT - +", "ZADD 0 x"]),
     (&[SinceAmount], &["HMGET x", "HLEN", "HSET x x"]),
     (&[Quarantine], &["LRANGE 0 1", "LLEN", "LINDEX 0", "RPUSH x", "LSET 0 x", "LREM 1 x"]),
 ];
@@ -164,6 +164,7 @@ mod tests {
                 "ADMIT_ONE",
                 "ADMIT_BATCH",
                 "REBUILD",
+                "TURN",
                 "SETTLE",
                 "ENQUEUE",
                 "PENDING",
