@@ -2,7 +2,7 @@
 -- Decides one request and counts it on every level of its path, or on none. O(path), whatever the tree. The path
 -- is a chain of parents, or one node of a flat plan.
 --
--- KEYS[1]  hash of one partition and minute: `v` = version of the tree, field = scope ref, value = four
+-- KEYS[1]  hash of one partition and minute: `v` = version of the tree, `t` as in turn.lua, field = scope ref, value = four
 --          big-endian 64-bit integers (rpm used, tpm used, rpm released, tpm released), each 0 to 2^53-1
 -- KEYS[2], KEYS[3]  only with the server's clock: KEYS[1..3] are the minute before, of and after ARGV[4]
 -- ARGV[1]  version of the caller's tree: its fingerprint, padded to 65 bytes

@@ -2,12 +2,14 @@
 -- Moves the counters of a minute to another version of the tree, then goes on as `admit_batch`, whose text
 -- follows: both happen in one call, so that two versions that alternate both get on.
 --
+-- Who comes when the counters are of the caller's version already, does nothing here but decide.
+--
 -- Only what was used in this minute can have released anything, so only the nodes that have a field, and their
 -- ancestors, are looked at.
 --
 -- KEYS[1]  as in admit_one.lua; the caller knows the minute by now, so there is no other
 -- ARGV[1 .. 4+n]  as in admit_batch.lua, n = number of nodes of the paths; ARGV[4] is empty
--- ARGV[5+n]  how many fields of the hash are no nodes of the caller's tree
+-- ARGV[5+n]  how many fields of the hash are no nodes of the caller's tree, beside `v` and `t`
 -- ARGV[6+n ..]  pieces of at most 1000 nodes, two arguments each: for each node RPM limit or -1, TPM limit or -1
 --            (big-endian signed 64-bit), number of its parent among all of them or 0 (big-endian unsigned 32-bit);
 --            and the nodes' fields (MessagePack array). The nodes are those that have a field in the hash, their
@@ -19,7 +21,7 @@
 -- First write: the values with their new releases. Until `v` is written the hash belongs to the old version, under
 -- which it is rebuilt in turn.
 
-do
+if redis.call('HGET', KEYS[1], 'v') ~= ARGV[1] then
   local MAX, TTL = 9007199254740991, 120
   local call, sunpack, spack = redis.call, struct.unpack, struct.pack
   local key = KEYS[1]
@@ -64,7 +66,7 @@ do
       end
     end
   end
-  if found + ARGV[first - 1] + call('HEXISTS', key, 'v') ~= call('HLEN', key) then
+  if found + ARGV[first - 1] + call('HEXISTS', key, 'v') + call('HEXISTS', key, 't') ~= call('HLEN', key) then
     return { 'A' }
   end
 
@@ -72,5 +74,7 @@ do
     call('HSET', key, unpack(set, from, math.min(from + 999, k)))
   end
   call('HSET', key, 'v', ARGV[1])
+  -- the turn that turn.lua gave
+  call('HDEL', key, 't')
   call('EXPIRE', key, TTL)
 end

@@ -21,8 +21,15 @@ use crate::input::InputError;
 use crate::keys::FLAT_PARTITION;
 use crate::{LiveRedis, WindowClock, script};
 use call::{Ask, Call, Reply, field};
+use rebuild::Turn;
 use std::sync::Arc;
+use std::time::Duration;
 use together::Together;
+
+/// How long a call waits that has met another version of the tree while somebody else rebuilds, before it asks again; it
+/// doubles. Redis tells nobody that a rebuild is done.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 impl LiveRedis {
     /// Decides one request and, when every limit allows it, counts it on every node of its path: atomically,
@@ -159,6 +166,7 @@ impl LiveRedis {
         let call = Call::new(asks)?;
         let shard = self.shard_count().shard_of(partition);
         let keys = self.shared.options.prefix.shard(shard);
+        let mut pause = FIRST_PAUSE;
         let mut guess = self.shared.clock.guess(now);
         loop {
             let minute = rate_plan::minute_of(guess);
@@ -189,8 +197,18 @@ impl LiveRedis {
                 }
                 Reply::OtherVersion { second } => {
                     let key = keys.rate(rate_plan::minute_of(second.unwrap_or(now)), partition);
-                    let decisions = self.rebuild(&key, &call).await?;
-                    return Ok(Decided { decisions, second });
+                    match self.turn(&key, &call).await? {
+                        Turn::Mine => {
+                            let decisions = self.rebuild(&key, &call).await?;
+                            return Ok(Decided { decisions, second });
+                        }
+                        Turn::Done => {}
+                        Turn::Anothers => {
+                            // Unlike pauses, lest all come back at once.
+                            tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>())).await;
+                            pause = LONGEST_PAUSE.min(pause * 2);
+                        }
+                    }
                 }
             }
         }

@@ -100,8 +100,9 @@ pub enum LiveRedisError {
     /// A counter would pass its bound; the text names it. Acknowledging (spend) or the next minute (rates) helps.
     #[error("counter bound reached: {0}")]
     CounterFull(String),
-    /// Pending spend cannot be told exactly: the index is in doubt and the queue too long to go through, or an entry of an
-    /// older deployment does not say which key it charges. Draining or repairing the queue helps.
+    /// Pending spend cannot be told exactly: the index is in doubt and the queue too long to go through, an organization has more
+    /// starts before an instant than [`crate::Options::since_bound`], or an entry of an older deployment does not say which key it
+    /// charges. Draining or repairing the queue helps.
     #[error("pending spend is not known: {0}")]
     Unproven(String),
     /// The queue was set up with another shard count.

@@ -126,6 +126,11 @@ pub struct Options {
     /// The most entries that one step goes through when the index of pending spend is in doubt, or in an older queue, whose
     /// entries are its only index. Default 20,000: the server does nothing else meanwhile, about 25 us an entry.
     pub scan_bound: u32,
+    /// The most starts (milliseconds in which paid events of an organization began) before an instant that `pending_since` reads
+    /// of one shard. Default 512: the server does nothing else meanwhile, about 1.3 us a start. With more, the answer is
+    /// [`crate::LiveRedisError::Unproven`] until the flusher has settled what is older, as after an outage of it over the turn
+    /// of a budget's period.
+    pub since_bound: u32,
 }
 
 /// How long request ids are remembered in Redis. The ledger remembers them for ever in any case.
@@ -181,6 +186,7 @@ impl Default for Options {
             dedup_retention: DedupRetention::Permanent,
             older_queue: None,
             scan_bound: 20_000,
+            since_bound: 512,
         }
     }
 }
@@ -196,6 +202,12 @@ impl Options {
     #[must_use]
     pub fn with_shards(self, shards: ShardCount) -> Self {
         Self { shards, ..self }
+    }
+
+    /// The same with another number of multiplexed connections.
+    #[must_use]
+    pub fn with_hot_connections(self, hot_connections: usize) -> Self {
+        Self { hot_connections, ..self }
     }
 
     /// The same with another clock for the minutes.
@@ -238,5 +250,11 @@ impl Options {
     #[must_use]
     pub fn with_scan_bound(self, scan_bound: u32) -> Self {
         Self { scan_bound, ..self }
+    }
+
+    /// The same with another bound for starts before an instant.
+    #[must_use]
+    pub fn with_since_bound(self, since_bound: u32) -> Self {
+        Self { since_bound, ..self }
     }
 }

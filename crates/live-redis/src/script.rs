@@ -38,6 +38,8 @@ script! {
     ADMIT_ONE = "admit_one.lua";
     /// Decides and counts several requests in order.
     ADMIT_BATCH = "admit_batch.lua";
+    /// Gives one of many the turn to rebuild.
+    TURN = "turn.lua";
     /// Corrects what an admission counted.
     SETTLE = "settle.lua";
     /// Appends and charges events.

@@ -186,7 +186,7 @@ async fn nine_amounts_cost_one_script_call_and_one_proof() {
     commands(&hot).await;
     assert_eq!(hot.redis.pending_all(&queries).await.as_ref(), Ok(&expected));
     let once = commands(&hot).await;
-    for (command, calls) in [("evalsha", 1), ("llen", 1), ("lindex", 2), ("hmget", 3), ("zrangebylex", 1)] {
+    for (command, calls) in [("evalsha", 1), ("llen", 1), ("lindex", 2), ("hmget", 3), ("zlexcount", 1)] {
         assert_eq!(once.get(command), Some(&calls), "{command} of {once:?}");
     }
     assert!(!once.contains_key("lrange"), "{once:?}");
@@ -208,7 +208,7 @@ async fn more_than_one_call_takes_are_read_by_several_and_none_is_lost() {
         hot.redis.enqueue(&charged(&format!("r{n}"), Some(n + 1), scopes)).await.unwrap();
     }
     for (times, with_instant, calls) in
-        [(0, false, None), (512, false, Some(1)), (1_100, false, Some(3)), (40, true, Some(5))]
+        [(0, false, None), (512, false, Some(1)), (1_100, false, Some(3)), (40, true, Some(40))]
     {
         let asked: Vec<_> = (0..times).map(|n| n * 7 % 45).collect();
         let queries: Vec<_> = asked
@@ -257,4 +257,48 @@ async fn a_doubtful_queue_above_the_bound_is_not_gone_through_for_any_number_of_
     let receipt = hot.redis.peek(shard(), common::limit(1)).await.unwrap().receipt().unwrap();
     hot.redis.ack(&receipt).await.unwrap();
     assert_eq!(hot.redis.pending_all(&of_a_path()).await.unwrap()[1], Usd::from_picos(2));
+}
+
+/// So many paid events of organization `o`, each in a millisecond of its own, the last one second before `now`.
+async fn started_before(hot: &Hot, many: i64) {
+    let events = (0..many).map(|n| {
+        let mut event = SpendEvent::new(format!("r{n}"), "m", vec!["organization/o".parse().unwrap()]);
+        event.cost = Some(Usd::from_picos(1));
+        event.started_at = Some(at(n - many - 999));
+        event.encode(now()).unwrap()
+    });
+    let events: Vec<_> = events.collect();
+    for events in events.chunks(500) {
+        futures_util::future::try_join_all(events.iter().map(|event| hot.redis.enqueue(event)))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn more_starts_before_an_instant_than_the_bound_are_counted_and_not_read() {
+    let hot = Hot::private().await;
+    started_before(&hot, 5_000).await;
+    let error = hot.redis.pending_since("o", now()).await.unwrap_err();
+    assert!(matches!(error, LiveRedisError::Unproven(_)) && spend_queue::QueueError::is_transient(&error));
+    for said in ["organization/o", "5000", "512", "settling"] {
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    commands(&hot).await;
+    assert_eq!(hot.redis.pending_all(&of_a_path()).await, Err(error));
+    let once = commands(&hot).await;
+    assert_eq!((once.get("zlexcount"), once.get("zrangebylex")), (Some(&1), None), "{once:?}");
+
+    // Whoever asks for less, is told: at the bound, and without an instant.
+    let at_bound = at(-5_000 - 999 + 512);
+    assert_eq!(hot.redis.pending_since("o", at_bound).await, Ok(Usd::from_picos(5_000 - 512)));
+    assert!(hot.redis.pending_since("o", at_bound + TimeDelta::milliseconds(1)).await.is_err());
+    assert_eq!(hot.redis.pending(&"organization/o".parse().unwrap()).await, Ok(Usd::from_picos(5_000)));
+    let patient = hot.another(|options| options.with_since_bound(5_000)).await;
+    assert_eq!(patient.pending_since("o", now()).await, Ok(Usd::ZERO));
+
+    // Settling helps.
+    let receipt = hot.redis.peek(shard(), common::limit(4_500)).await.unwrap().receipt().unwrap();
+    hot.redis.ack(&receipt).await.unwrap();
+    assert_eq!(hot.redis.pending_since("o", now()).await, Ok(Usd::ZERO));
 }

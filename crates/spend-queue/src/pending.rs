@@ -42,7 +42,8 @@ pub trait PendingSpend: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the amount cannot be read exactly.
+    /// When the amount cannot be read exactly, or not without delaying others: a queue may bound how much that started earlier it
+    /// looks at. That error is transient, and passes when what is older is acknowledged.
     fn pending_since(
         &self,
         organization_id: &str,

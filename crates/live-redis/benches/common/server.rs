@@ -29,7 +29,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
-        let options = Options::default().with_deadline(DEADLINE).with_scan_bound(SCAN_BOUND);
+        let options =
+            Options::default().with_deadline(DEADLINE).with_scan_bound(SCAN_BOUND).with_since_bound(u32::MAX);
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE));
         let client = redis::Client::open(url)?;
         Ok(Self {

@@ -172,7 +172,7 @@ impl<'a> Call<'a> {
     }
 
     /// What `v` holds: the tree's fingerprint, made long enough that Redis keeps the hash as a table.
-    fn version(&self) -> [u8; VERSION_BYTES] {
+    pub(super) fn version(&self) -> [u8; VERSION_BYTES] {
         let mut version = [0; VERSION_BYTES];
         version[..16].copy_from_slice(self.tree().fingerprint().as_bytes());
         version

@@ -1,6 +1,7 @@
 //! Moving a minute's counters to another version of the tree.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use rate_plan::{Decision, RateTree, UsageError};
 use redis::Value;
@@ -10,12 +11,58 @@ use super::call::{Call, Reply, field, limits, pack_texts};
 use crate::error::{CallError, LiveRedisError};
 use crate::{LiveRedis, script};
 
+/// How long a turn lasts: longer than a rebuild of 100,000 nodes, and well within a deadline, for when its holder has gone.
+const TURN: Duration = Duration::from_millis(500);
+
+/// Whose work a rebuild is.
+pub(super) enum Turn {
+    /// Nobody's any more.
+    Done,
+    /// This call's.
+    Mine,
+    /// Another gateway's, or another call's of this one.
+    Anothers,
+}
+
 impl LiveRedis {
+    /// Asks who rebuilds the hash at `key` for the call's tree. Of many that meet another version at once, as after a change of
+    /// limits or a fail-over, one gets the turn, so that the others send and compute nothing.
+    pub(super) async fn turn(&self, key: &str, call: &Call<'_>) -> Result<Turn, LiveRedisError> {
+        match self.call_turn(key, call, TURN).await? {
+            0 => Ok(Turn::Done),
+            1 => Ok(Turn::Mine),
+            2 => Ok(Turn::Anothers),
+            other => Err(CallError::Answer(format!("the turn to rebuild is {other}")).into()),
+        }
+    }
+
+    async fn call_turn(&self, key: &str, call: &Call<'_>, lasts: Duration) -> Result<i64, LiveRedisError> {
+        let mut invocation = script::TURN.key(key);
+        invocation.arg(&call.version()[..]).arg(lasts.as_millis());
+        self.hot_script(&invocation).await
+    }
+
+    /// Rebuilds in this call's turn and decides the call. A turn that came to nothing is given back, so that the next one learns
+    /// why without waiting.
+    pub(super) async fn rebuild(
+        &self,
+        key: &str,
+        call: &Call<'_>,
+    ) -> Result<Vec<Result<Decision, UsageError>>, LiveRedisError> {
+        let decided = self.rebuild_in_turn(key, call).await;
+        if decided.is_err()
+            && let Err(error) = self.call_turn(key, call, Duration::ZERO).await
+        {
+            tracing::debug!(%error, "the turn to rebuild ends by itself");
+        }
+        decided
+    }
+
     /// Rebuilds the releases of the hash at `key` for the call's tree and decides the call, in one script.
     ///
     /// Only nodes that were used in this minute can have released anything, so only they and their ancestors are
     /// sent. A node that is used for the first time in between makes the script ask again.
-    pub(super) async fn rebuild(
+    async fn rebuild_in_turn(
         &self,
         key: &str,
         call: &Call<'_>,
@@ -50,7 +97,7 @@ impl LiveRedis {
 const PIECE: usize = 1000;
 
 /// Fields of the hash that are no counters.
-const OWN: [&[u8]; 1] = [b"v"];
+const OWN: [&[u8]; 2] = [b"v", b"t"];
 
 /// What a rebuild must know.
 struct Moved {

@@ -23,7 +23,10 @@ impl LiveRedis {
     /// What every query asks for. All calls go out together; each shard gets as few as [`pieces`] allows.
     async fn amounts(&self, queries: &[PendingQuery]) -> Result<Vec<Usd>, LiveRedisError> {
         let asked = queries.iter().map(Asked::check).collect::<Result<Vec<_>, _>>()?;
-        let amounts = try_join_all(pieces(&asked).into_iter().map(|piece| self.piece(piece))).await?;
+        let amounts = try_join_all(
+            pieces(&asked, self.shared.options.since_bound).into_iter().map(|piece| self.piece(piece)),
+        )
+        .await?;
         Ok(amounts.concat())
     }
 
@@ -59,7 +62,7 @@ impl LiveRedis {
     fn pending_call(&self, asked: &[Asked], shard: Shard) -> ScriptInvocation<'static> {
         let mut call = script::PENDING.prepare_invoke();
         self.key_index(&mut call, shard);
-        call.arg(self.shared.options.scan_bound).arg(asked.len());
+        call.arg(self.shared.options.scan_bound).arg(self.shared.options.since_bound).arg(asked.len());
         for Asked { scope, .. } in asked {
             call.arg(scope.to_string());
         }
@@ -106,8 +109,9 @@ impl PendingSpend for LiveRedis {
         self.strictly("pending_key", self.amount(PendingQuery::Key(key_id.to_owned())))
     }
 
-    /// One script call a shard answers up to 512 queries, of which one for an organization since an instant counts as 64:
-    /// what is older than its instant costs by the place. More are read by several calls, each at an instant of its own.
+    /// One script call a shard answers up to 512 queries, of which as many for an organization since an instant as may read 512
+    /// older starts together, by [`crate::Options::since_bound`]: one by default. More are read by several calls, each at an
+    /// instant of its own.
     fn pending_all(
         &self,
         queries: &[PendingQuery],

@@ -10,8 +10,9 @@ use crate::input;
 /// doubt is gone through once a call.
 const ROOM: usize = 512;
 
-/// What a query with an instant takes of it: it reads all that is older, 1 to 2 us for each millisecond of events.
-const ROOM_SINCE: usize = 64;
+/// How many starts before their instants the queries of one call read at most, unless a single one may read more: 1.3 us each,
+/// so about 0.7 ms.
+const STARTS: usize = 512;
 
 /// A query whose ids are known to be good.
 #[derive(Debug, Clone)]
@@ -31,10 +32,6 @@ impl Asked {
             PendingQuery::Key(id) => Self { scope: scope("key", "key_id", id)?, since: None },
         })
     }
-
-    const fn room(&self) -> usize {
-        if self.since.is_some() { ROOM_SINCE } else { 1 }
-    }
 }
 
 fn scope(kind: &str, field: &'static str, id: &str) -> Result<ScopeRef, LiveRedisError> {
@@ -42,14 +39,16 @@ fn scope(kind: &str, field: &'static str, id: &str) -> Result<ScopeRef, LiveRedi
     ScopeRef::new(kind, id).map_err(|error| LiveRedisError::Damaged(error.to_string()))
 }
 
-/// The queries in their order, in as few pieces as calls are needed.
-pub(super) fn pieces(mut asked: &[Asked]) -> Vec<&[Asked]> {
+/// The queries in their order, in as few pieces as calls are needed, when each with an instant may read `since_bound` starts.
+pub(super) fn pieces(mut asked: &[Asked], since_bound: u32) -> Vec<&[Asked]> {
+    let each = usize::try_from(since_bound).unwrap_or(STARTS).clamp(1, STARTS);
     let mut pieces = Vec::new();
     while !asked.is_empty() {
-        let mut taken = 0;
+        let (mut taken, mut starts) = (0, 0);
         let fitting = asked.iter().take_while(|asked| {
-            taken += asked.room();
-            taken <= ROOM
+            taken += 1;
+            starts += if asked.since.is_some() { each } else { 0 };
+            taken <= ROOM && starts <= STARTS
         });
         let (piece, rest) = asked.split_at(fitting.count());
         pieces.push(piece);
@@ -58,14 +57,11 @@ pub(super) fn pieces(mut asked: &[Asked]) -> Vec<&[Asked]> {
     pieces
 }
 
-// A single query always fits, or no piece would be made of it.
-const _: () = assert!(ROOM_SINCE <= ROOM);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sizes(queries: &[(usize, bool)]) -> Vec<usize> {
+    fn sizes(since_bound: u32, queries: &[(usize, bool)]) -> Vec<usize> {
         let asked: Vec<_> = queries
             .iter()
             .flat_map(|&(times, since)| {
@@ -73,20 +69,23 @@ mod tests {
                 vec![Asked { scope: ScopeRef::new(ORGANIZATION, "o").unwrap(), since }; times]
             })
             .collect();
-        let pieces = pieces(&asked);
+        let pieces = pieces(&asked, since_bound);
         assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), asked.len());
         pieces.iter().map(|piece| piece.len()).collect()
     }
 
     #[test]
-    fn a_call_takes_512_amounts_or_8_since_an_instant() {
-        assert_eq!(sizes(&[]), Vec::<usize>::new());
-        assert_eq!(sizes(&[(1, true)]), [1]);
-        assert_eq!(sizes(&[(260, false)]), [260]);
-        assert_eq!(sizes(&[(512, false)]), [512]);
-        assert_eq!(sizes(&[(1_025, false)]), [512, 512, 1]);
-        assert_eq!(sizes(&[(17, true)]), [8, 8, 1]);
-        assert_eq!(sizes(&[(448, false), (1, true)]), [449]);
-        assert_eq!(sizes(&[(449, false), (2, true), (384, false), (1, false)]), [449, 386, 1]);
+    fn a_call_takes_512_amounts_and_so_many_since_an_instant_as_read_512_starts() {
+        assert_eq!(sizes(512, &[]), Vec::<usize>::new());
+        assert_eq!(sizes(512, &[(512, false)]), [512]);
+        assert_eq!(sizes(512, &[(1_025, false)]), [512, 512, 1]);
+        assert_eq!(sizes(512, &[(3, false), (1, true), (3, false)]), [7]);
+        assert_eq!(sizes(512, &[(2, true), (9, false)]), [1, 10]);
+        assert_eq!(sizes(64, &[(17, true)]), [8, 8, 1]);
+        assert_eq!(sizes(64, &[(511, false), (2, true)]), [512, 1]);
+        // What a single one may read, it may whatever it is.
+        for bound in [0, 513, u32::MAX] {
+            assert_eq!(sizes(bound, &[(1, true)]), [1]);
+        }
     }
 }
