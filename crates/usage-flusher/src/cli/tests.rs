@@ -9,7 +9,7 @@ use super::*;
 
 /// Flags whose values only the work itself can judge: paths, and words that are read where they are used. How those are
 /// refused is tested with the binary.
-const JUDGED_LATER: [&str; 9] = [
+const JUDGED_LATER: [&str; 10] = [
     "database-url",
     "database-url-file",
     "redis-url",
@@ -19,6 +19,7 @@ const JUDGED_LATER: [&str; 9] = [
     "redis-key-file",
     "otlp-endpoint",
     "reason",
+    "entry",
 ];
 
 /// What no flag with a value of its own takes.

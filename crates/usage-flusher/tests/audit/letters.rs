@@ -110,6 +110,14 @@ async fn a_correction_of_another_request_is_refused_and_changes_nothing() {
     let output = crate::run(&stack, &["dead-letters", "replay", &id, "--entry", file, "--yes"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!output.status.success() && said.contains("is of request bad and --entry of other"), "{said}");
+    for (words, accepted) in [
+        (vec!["--entry", "/no/such/file"], "a file that can be read is accepted"),
+        (vec!["999", "--entry", file], "one letter is accepted with it"),
+    ] {
+        let output = crate::run(&stack, &[&["dead-letters", "replay", &id, "--yes"][..], &words].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(accepted), "{words:?}: {said}");
+    }
     assert_eq!(checks(&audit(&stack)), ["ledger.dead_letters"]);
     assert_eq!(spent(&stack).await, Usd::from_picos(10));
 }
