@@ -16,7 +16,7 @@ class Servers:
     def __init__(self, log: Path):
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [program("devstack"), "--control", "redis:always", "postgres"],
+                [program("devstack"), "--control", "redis:always", "postgres:durable"],
                 env=environment({}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

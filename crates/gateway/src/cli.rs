@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use service_frame::connection::RedisConnection;
 use service_frame::logging::LogFormat;
+use service_frame::start::{self, StartOptions};
 use service_frame::values::{address, millis};
 use service_frame::{command_line, environment, logging};
 
@@ -60,6 +61,8 @@ pub(crate) struct RunOptions {
     pub(crate) keyring: KeyringConnection,
     #[command(flatten)]
     pub(crate) redis: RedisConnection,
+    #[command(flatten)]
+    pub(crate) start: StartOptions,
 }
 
 #[derive(Debug, Args)]
@@ -88,7 +91,7 @@ pub async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            start::exit_code(&error)
         }
     }
 }

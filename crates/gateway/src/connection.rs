@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use iam_ledger::{Keyring, Ledger, LedgerOptions, MIN_PEPPER_BYTES, Pepper};
+use iam_ledger::{Keyring, Ledger, LedgerError, LedgerOptions, MIN_PEPPER_BYTES, Pepper};
 use secrecy::{ExposeSecret, SecretString};
 use service_frame::connection::DatabaseOptions;
 use service_frame::secret::SecretSource;
+use service_frame::start::Unfit;
 
 /// Where PostgreSQL is.
 #[derive(Debug, Args)]
@@ -32,7 +33,16 @@ impl LedgerConnection {
     ///
     /// As [`LedgerConnection::ledger`].
     pub(crate) async fn ledger_with(&self, options: LedgerOptions) -> Result<Ledger> {
-        let ledger = Ledger::connect(&self.database.url().required()?, options).await?;
+        let ledger =
+            Ledger::connect(&self.database.url().required()?, options).await.map_err(
+                |error| match error {
+                    // A restart does not help.
+                    LedgerError::ServerTooOld { .. } => {
+                        Unfit::new("PostgreSQL", vec![Ledger::connect_finding(&error)]).into()
+                    }
+                    error => anyhow::Error::from(error),
+                },
+            )?;
         ledger.require_migrated().await?;
         Ok(ledger)
     }

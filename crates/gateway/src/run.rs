@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use iam_ledger::LedgerOptions;
+use live_redis::Role;
 use service_frame::stop_signal::StopSignal;
 use spend_spool::{Spool, SpoolOptions};
 
@@ -33,7 +34,8 @@ pub(crate) async fn run(options: RunOptions) -> Result<()> {
         ..LedgerOptions::default()
     };
     let (keyring, ledger) = options.keyring.keyring_with(database).await?;
-    let redis = options.redis.open().await?;
+    options.start.judge("PostgreSQL", ledger.doctor().await)?;
+    let redis = options.redis.start(Role::Gateway, options.start).await?;
     let spool = options.spool.map(|file| Spool::open(file, SpoolOptions::default())).transpose()?;
     if spool.is_none() {
         tracing::warn!("no spool: a bill that Redis does not take fails its request");

@@ -66,6 +66,7 @@ impl Gateway {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let state = Arc::new(State::new(parts).map_err(StartError::Upstreams)?);
+        record::announce(state.bills.spool());
         let stopping = state.shutdown.stopping();
 
         let (telemetry, stop) = (Arc::clone(&state), stopping.clone());

@@ -97,6 +97,7 @@ impl LiveRedis {
     async fn examine(&self, role: Role, report: &mut Report) -> Result<(), LiveRedisError> {
         let mode = self.examine_server(report).await?;
         self.examine_slots(mode.as_deref(), report).await?;
+        self.examine_options(report);
         self.examine_clock(report).await?;
         self.examine_shards(report).await?;
         self.examine_rights(role, report).await
@@ -120,6 +121,7 @@ fn unreachable_server(error: &LiveRedisError) -> Finding {
         "nothing can be admitted or billed without it",
         "check that the server runs, that host, port, TLS and password are right, and that no firewall is between",
     )
+    .passing()
 }
 
 /// The answer, or the server's reason to refuse it.

@@ -216,6 +216,12 @@ impl Options {
         Self { window_clock, ..self }
     }
 
+    /// The same with another number of connections for small calls.
+    #[must_use]
+    pub fn with_hot_connections(self, hot_connections: usize) -> Self {
+        Self { hot_connections, ..self }
+    }
+
     /// The same with another bound for micro-batches.
     #[must_use]
     pub fn with_micro_batch(self, micro_batch: usize) -> Self {

@@ -64,6 +64,7 @@ async fn all_is_well_on_a_healthy_server_for_every_role() {
             "maxmemory",
             "persistence",
             "replication",
+            "options",
             "clock",
             "shards",
             "scripts",

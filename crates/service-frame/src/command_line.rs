@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Error, Parser};
 
-/// The exit code for a command line that is not understood; 1 says that the work failed.
+/// The exit code for a command line that is not understood; 1 says that the work failed. Others: [`crate::start`].
 const MISUSED: u8 = 2;
 
 /// Reads the command line.

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use live_redis::{ClientKey, KeyPrefix, LiveRedis, OlderQueue, Options, RedisUrl, Tls};
+use live_redis::{
+    ClientKey, DedupRetention, KeyPrefix, LiveRedis, OlderQueue, Options, RedisUrl, Role, StrictOpenError,
+    Tls, WindowClock,
+};
 use secrecy::{ExposeSecret, SecretString};
 use spend_queue::ShardCount;
 
 use crate::secret::SecretSource;
-use crate::values::{millis, whole};
+use crate::start::{StartOptions, Unfit};
+use crate::values::{millis, retention, whole, window_clock};
 
 /// Where PostgreSQL is.
 #[derive(Debug, Args)]
@@ -100,6 +104,24 @@ impl RedisConnection {
         let (url, options) = self.target()?;
         Ok(LiveRedis::open_with(url, options).await?)
     }
+
+    /// Connects as a service of a role, whose server must be fit for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisConnection::open`]; [`Unfit`] where the doctor finds something fatal and the start is not lenient.
+    pub async fn start(&self, role: Role, start: StartOptions) -> Result<LiveRedis> {
+        if !start.is_lenient() {
+            let (url, options) = self.target()?;
+            return LiveRedis::open_strict(url, options, role).await.map_err(|error| match error {
+                StrictOpenError::Unfit(fatal) => Unfit::new("Redis", fatal).into(),
+                error => error.into(),
+            });
+        }
+        let redis = self.open().await?;
+        start.judge("Redis", redis.doctor(role).await)?;
+        Ok(redis)
+    }
 }
 
 /// How Redis is used.
@@ -120,6 +142,21 @@ pub struct RedisArgs {
     /// Longest wait for one answer of Redis, in milliseconds (1 to 3600000)
     #[arg(long, env = "TALLYWEIR_REDIS_DEADLINE_MS", default_value = "2000", value_parser = millis)]
     redis_deadline_ms: Duration,
+    /// Multiplexed connections for small calls, taken in turn (1 to 64)
+    #[arg(long, env = "TALLYWEIR_HOT_CONNECTIONS", value_name = "N", default_value = "2", value_parser = whole::<usize>(1..=64))]
+    hot_connections: usize,
+    /// Most admissions of one partition that a gateway sends together while others wait (1 to 1000; 1: each by itself)
+    #[arg(long, env = "TALLYWEIR_MICRO_BATCH", value_name = "N", default_value = "64", value_parser = whole::<usize>(1..=1000))]
+    micro_batch: usize,
+    /// How long Redis remembers the request ids that it accepted: `permanent`, or at least a time such as 48h or 30d (60s to
+    /// 3650d); gateways must use the same. An idempotency key that comes again after that, and after a day, runs again, and
+    /// the ledger calls its bill a conflict
+    #[arg(long, env = "TALLYWEIR_DEDUP_RETENTION", value_name = "TIME", default_value = "permanent", value_parser = retention)]
+    dedup_retention: DedupRetention,
+    /// Whose clock says in which minute a request counts: `local`, each gateway's own, or `redis`, the server's for all; gateways
+    /// must use the same
+    #[arg(long, env = "TALLYWEIR_WINDOW_CLOCK", value_name = "CLOCK", default_value = "local", value_parser = window_clock)]
+    window_clock: WindowClock,
     /// Authority that signed the certificate of a rediss:// server, PEM [default: the system's authorities]
     #[arg(long, env = "TALLYWEIR_REDIS_CA_FILE", value_name = "FILE")]
     redis_ca_file: Option<PathBuf>,
@@ -142,6 +179,10 @@ impl RedisArgs {
             .with_prefix(self.prefix.clone())
             .with_shards(self.shards)
             .with_scan_bound(self.scan_bound)
+            .with_hot_connections(self.hot_connections)
+            .with_micro_batch(self.micro_batch)
+            .with_dedup_retention(self.dedup_retention)
+            .with_window_clock(self.window_clock)
             .with_deadline(self.redis_deadline_ms);
         let options = match &self.older_queue {
             Some(older) => options.with_older_queue(older.clone()),

@@ -5,5 +5,6 @@ pub mod connection;
 pub mod environment;
 pub mod logging;
 pub mod secret;
+pub mod start;
 pub mod stop_signal;
 pub mod values;

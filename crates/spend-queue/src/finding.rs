@@ -42,6 +42,9 @@ pub struct Finding {
     pub why: String,
     /// How to mend it; empty when all is well.
     pub mend: String,
+    /// Whether it may be over without anybody's doing: a fail-over, a promotion. A supervisor then does well to try again.
+    #[serde(skip)]
+    pub passes: bool,
 }
 
 impl Finding {
@@ -60,7 +63,13 @@ impl Finding {
         why: impl Into<String>,
         mend: impl Into<String>,
     ) -> Self {
-        Self { check, severity, what: what.into(), why: why.into(), mend: mend.into() }
+        Self { check, severity, what: what.into(), why: why.into(), mend: mend.into(), passes: false }
+    }
+
+    /// The same, as one that may be over without anybody's doing.
+    #[must_use]
+    pub fn passing(self) -> Self {
+        Self { passes: true, ..self }
     }
 }
 

@@ -8,6 +8,7 @@ use live_redis::Role;
 use serde::Serialize;
 use service_frame::connection::{DatabaseOptions, RedisAddress, RedisArgs, RedisConnection};
 use service_frame::logging::LogFormat;
+use service_frame::start::StartOptions;
 use service_frame::values::{address, millis, whole};
 use spend_queue::BatchLimit;
 
@@ -35,7 +36,7 @@ pub(crate) enum Command {
     /// Flush until SIGTERM or SIGINT; the batch at hand is finished or left for the next run
     Run(RunOptions),
     /// Bring the database's tables up to this release
-    Migrate(DatabaseOptions),
+    Migrate(MigrateOptions),
     /// Look at both servers and say what is wrong, why it matters and how to mend it; exit code 1 if it is fatal
     Doctor(DoctorOptions),
     /// Show what waits in each shard, since when, and whether its index of pending spend is proven
@@ -127,7 +128,22 @@ pub(crate) struct RunOptions {
     #[arg(long, env = "TALLYWEIR_FLUSH_LOG_DAYS", default_value = "90", value_parser = whole::<u32>(0..=36_500))]
     pub(crate) flush_log_days: u32,
     #[command(flatten)]
+    pub(crate) start: StartOptions,
+    /// Print one JSON object a line: event (`started`, `stopped`), version and address, or signal, seconds and totals; logs stay
+    /// on standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
     pub(crate) trace: TraceOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateOptions {
+    #[command(flatten)]
+    pub(crate) database: DatabaseOptions,
+    /// Print one JSON object: applied (the migrations that this run found missing), version (the newest that is there)
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ fn url(check: &'static str, source: &SecretSource<'_>, missing: Severity) -> Res
 fn table(report: &Report) -> String {
     let width = report.findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for Finding { check, severity, what, why, mend } in &report.findings {
+    for Finding { check, severity, what, why, mend, .. } in &report.findings {
         let _ = writeln!(text, "{severity:7}  {check:width$}  {what}");
         if *severity != Severity::Ok {
             let _ = writeln!(text, "{:9}why: {why}\n{:9}mend: {mend}", "", "");

@@ -13,7 +13,7 @@ mod values;
 
 use std::process::ExitCode;
 
-use service_frame::{command_line, environment, logging};
+use service_frame::{command_line, environment, logging, start};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -67,5 +67,5 @@ fn start_export(command: &Command) -> anyhow::Result<Option<TraceExport>> {
 
 fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {error:#}");
-    ExitCode::FAILURE
+    start::exit_code(error)
 }

@@ -1,12 +1,15 @@
 //! The commands: connect, then work until told to stop.
 
-use std::time::Duration;
+use std::io::{Write as _, stdout};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow};
 use chrono::Utc;
-use iam_ledger::{Ledger, LedgerOptions};
-use live_redis::LiveRedis;
-use service_frame::connection::DatabaseOptions;
+use iam_ledger::{Ledger, LedgerError, LedgerOptions};
+use live_redis::Role;
+use serde_json::{Value, json};
+use service_frame::start::Unfit;
 use service_frame::stop_signal::StopSignal;
 use spend_queue::{Shard, SpendQueue};
 use tokio::sync::watch;
@@ -16,7 +19,7 @@ use usage_flusher::{
     Board, Endpoints, Flusher, Observed, Pace, PaceError, PaceLimits, Service, Uncancelled, announce, sample,
 };
 
-use crate::cli::RunOptions;
+use crate::cli::{MigrateOptions, RunOptions};
 use crate::trace_export::TraceExport;
 
 /// The server ends the session that holds this process's shards when it is silent for so long: the time after which a
@@ -56,22 +59,23 @@ pub(crate) async fn run(options: RunOptions, export: Option<TraceExport>) -> Res
     })
     .map_err(contradiction)?;
     // Both, before any server is asked: a missing flag is said at once.
-    let (database_url, (redis_url, redis_options)) =
-        (options.database.url().required()?, options.redis.target()?);
+    let database_url = options.database.url().required()?;
+    options.redis.target()?;
     let mut stop_signal = StopSignal::new()?;
     let settings = LedgerOptions {
         idle_in_transaction_timeout: TRANSACTION_SILENCE,
         max_connections: pool_size(options.in_flight),
         ..LedgerOptions::default()
     };
-    let ledger = Ledger::connect(&database_url, settings).await?;
+    let ledger = Ledger::connect(&database_url, settings).await.map_err(unusable)?;
     ledger.require_migrated().await?;
-    let redis = LiveRedis::open_with(redis_url, redis_options).await?;
+    options.start.judge("PostgreSQL", ledger.doctor().await)?;
+    let redis = options.redis.start(Role::Flusher, options.start).await?;
 
     let board = Board::default();
     board.write(|notices| notices.started_at = Some(Utc::now()));
     let (stop, stopped) = watch::channel(false);
-    let endpoints = serve(&options, &board, &redis.sources(), stopped.clone()).await?;
+    let (address, endpoints) = serve(&options, &board, &redis.sources(), stopped.clone()).await?;
     let flusher = Flusher::new(Observed(redis.clone()), Observed(Uncancelled(ledger.clone())));
     let service = Service::new(flusher, &pace, options.in_flight.into(), board.clone());
     let locks = ledger.shard_locks(&redis.options().prefix.to_string(), LOCK_SILENCE);
@@ -82,9 +86,15 @@ pub(crate) async fn run(options: RunOptions, export: Option<TraceExport>) -> Res
         tracing::warn!("{remark}");
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), traces = export.is_some(), "flusher started");
+    let started = Instant::now();
+    if options.json {
+        report(&json!({ "event": "started", "version": env!("CARGO_PKG_VERSION"), "address": address }))?;
+    }
+    let mut signal = None;
     tokio::select! {
         ended = &mut flushing => ended.context("the flusher's loop died")?,
         name = stop_signal.wait() => {
+            signal = Some(name);
             tracing::info!(signal = name, "stopping");
             board.write(|notices| notices.stopping_since = Some(Utc::now()));
             stop.send_replace(true);
@@ -105,34 +115,64 @@ pub(crate) async fn run(options: RunOptions, export: Option<TraceExport>) -> Res
     }
     let _ = timeout(CLOSE_WITHIN, ledger.close()).await;
     tracing::info!("flusher stopped");
+    if options.json {
+        let flushed: u64 = board.read().shards.values().map(|shard| shard.flushed).sum();
+        let seconds = started.elapsed().as_secs_f64();
+        report(&json!({ "event": "stopped", "signal": signal, "seconds": seconds, "flushed": flushed }))?;
+    }
     Ok(())
 }
 
-/// Offers the endpoints, when an address was given for them.
+/// One object on one line of standard output. A reader that has gone is said, since it asked for these lines.
+fn report(object: &Value) -> Result<()> {
+    writeln!(stdout(), "{object}").context("writing to standard output")
+}
+
+/// A server that is too old is refused as one that is unfit: a restart does not help.
+fn unusable(error: LedgerError) -> Error {
+    match error {
+        LedgerError::ServerTooOld { .. } => {
+            Unfit::new("PostgreSQL", vec![Ledger::connect_finding(&error)]).into()
+        }
+        error => error.into(),
+    }
+}
+
+/// Offers the endpoints, when an address was given for them; answers where they are.
 async fn serve(
     options: &RunOptions,
     board: &Board,
     sources: &[Shard],
     mut stopped: watch::Receiver<bool>,
-) -> Result<Option<JoinHandle<()>>> {
-    let Some(address) = options.listen else { return Ok(None) };
+) -> Result<(Option<SocketAddr>, Option<JoinHandle<()>>)> {
+    let Some(address) = options.listen else { return Ok((None, None)) };
     let endpoints = Endpoints::bind(address, board.clone()).await?;
     announce(sources);
-    tracing::info!(address = %endpoints.address()?, "endpoints are served");
-    Ok(Some(tokio::spawn(async move {
+    let address = endpoints.address()?;
+    tracing::info!(%address, "endpoints are served");
+    let serving = tokio::spawn(async move {
         let stop = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         if let Err(error) = endpoints.serve(stop).await {
             tracing::error!(%error, "the endpoints are not served any more");
         }
-    })))
+    });
+    Ok((Some(address), Some(serving)))
 }
 
 /// Brings the tables up to date.
-pub(crate) async fn migrate(options: DatabaseOptions) -> Result<()> {
-    let ledger = Ledger::connect(&options.url().required()?, LedgerOptions::default()).await?;
+pub(crate) async fn migrate(options: MigrateOptions) -> Result<()> {
+    let ledger = Ledger::connect(&options.database.url().required()?, LedgerOptions::default())
+        .await
+        .map_err(unusable)?;
+    // Read before, for the report only: of two that migrate at once, each tells of what it found missing.
+    let missing = ledger.migration_status().await?.pending;
     ledger.migrate().await?;
+    if options.json {
+        let version = ledger.migration_status().await?.applied.last().copied();
+        report(&json!({ "applied": missing, "version": version }))?;
+    }
     ledger.close().await;
     tracing::info!("the database is up to date");
     Ok(())

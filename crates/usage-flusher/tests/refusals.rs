@@ -45,6 +45,10 @@ fn each_flag_with_a_wrong_value_is_named_with_what_is_accepted() {
         ("--in-flight", &["0", "65", "x"], "1 to 64"),
         ("--flush-log-days", &["-1", "36501", "90d"], "0 to 36500"),
         ("--scan-bound", &["0", "x"], "1 to 10000000"),
+        ("--dedup-retention", &["0", "0d", "30", "moon", ""], "from 60s to 3650d"),
+        ("--window-clock", &["moon", ""], "local or redis"),
+        ("--micro-batch", &["0", "1001", "x"], "1 to 1000"),
+        ("--hot-connections", &["0", "65", "x"], "1 to 64"),
         ("--listen", &["9464", "localhost:9464", "127.0.0.1"], "such as 127.0.0.1:9464"),
         ("--older-queue", &["", "a{b}"], "1 to 64 characters"),
         ("--redis-ca-file", &["/nowhere/ca.pem"], "a PEM file"),
@@ -112,7 +116,8 @@ fn unreachable_and_malformed_urls_are_one_line_that_says_what_failed() {
         ["nonsense-canary-password", "redis://:canary-password@127.0.0.1:1", "http://u:canary-password@h"]
     {
         let text =
-            refused(&["run"], &[("TALLYWEIR_REDIS_URL", url), ("TALLYWEIR_DATABASE_URL", database.url())]);
+            // The tests' PostgreSQL does not fsync.
+            refused(&["run", "--lenient-start"], &[("TALLYWEIR_REDIS_URL", url), ("TALLYWEIR_DATABASE_URL", database.url())]);
         one_line(&text);
         assert!(text.contains("Redis"), "{text}");
     }

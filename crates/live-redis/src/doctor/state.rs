@@ -6,11 +6,12 @@ use spend_queue::{Finding, Severity, ShardCount};
 
 use super::answered;
 use super::report::Report;
-use crate::LiveRedis;
 use crate::error::LiveRedisError;
+use crate::{DedupRetention, LiveRedis, Options, WindowClock};
 
 const CLOCK: &str = "redis.clock";
 const SHARDS: &str = "redis.shards";
+const OPTIONS: &str = "redis.options";
 const SLOTS: &str = "redis.slots";
 
 /// More than this counts a moment in two minutes often enough to be noticed.
@@ -37,6 +38,11 @@ impl LiveRedis {
             Err(reason) => report.unknown(SLOTS, "the cluster's state", &reason, "CLUSTER INFO"),
         }
         Ok(())
+    }
+
+    /// What this client was told: nobody else can know, and all gateways of a deployment must agree in the first two.
+    pub(super) fn examine_options(&self, report: &mut Report) {
+        report.add(in_force(&self.shared.options));
     }
 
     /// How far the server's clock is from ours, half the round trip allowed for.
@@ -101,6 +107,27 @@ impl LiveRedis {
     }
 }
 
+fn in_force(options: &Options) -> Finding {
+    let retention = match options.dedup_retention {
+        DedupRetention::Permanent => "for ever".to_owned(),
+        DedupRetention::AtLeast(length) => {
+            format!("for {} s at least", length.max(DedupRetention::SHORTEST).as_secs())
+        }
+    };
+    let clock = match options.window_clock {
+        WindowClock::Local => "each gateway's",
+        WindowClock::Redis => "the server's",
+    };
+    Finding::ok(
+        OPTIONS,
+        format!(
+            "request ids are remembered {retention}; the minute is by {clock} clock; {} admissions at most go together, on {} \
+             connections",
+            options.micro_batch, options.hot_connections
+        ),
+    )
+}
+
 fn other_count(stored: &str, ours: u16) -> Finding {
     Finding::new(
         SHARDS,
@@ -126,7 +153,7 @@ fn clock(ahead: TimeDelta) -> Finding {
         Severity::Warning,
         what,
         "gateways whose clocks differ count one moment in two minutes, and keys expire early or late",
-        "run NTP on both hosts, or let the server's clock decide (`WindowClock::Redis`)",
+        "run NTP on both hosts, or let the server's clock decide (`--window-clock redis` for every gateway)",
     )
 }
 
@@ -147,6 +174,7 @@ fn slots(info: &str) -> Finding {
         "the tenants of a slot that nobody serves can neither be admitted nor billed",
         "assign the missing slots (`redis-cli --cluster fix`) or bring their primaries back",
     )
+    .passing()
 }
 
 #[cfg(test)]
@@ -165,6 +193,20 @@ mod tests {
             assert_eq!(clock(TimeDelta::milliseconds(millis)).severity, severity, "{millis}");
         }
         assert_eq!(clock(TimeDelta::milliseconds(-5)).what, "the server's clock is 5 ms behind ours");
+    }
+
+    #[test]
+    fn what_is_in_force_is_said_in_words() {
+        assert_eq!(
+            in_force(&Options::default()).what,
+            "request ids are remembered for ever; the minute is by each gateway's clock; 64 admissions at most go together, on 2 \
+             connections"
+        );
+        let options = Options::default()
+            .with_dedup_retention(DedupRetention::AtLeast(std::time::Duration::from_secs(7200)))
+            .with_window_clock(WindowClock::Redis);
+        let what = in_force(&options).what;
+        assert!(what.contains("for 7200 s at least") && what.contains("the server's clock"), "{what}");
     }
 
     #[test]

@@ -59,6 +59,8 @@ impl Stack {
             .env("TALLYWEIR_REDIS_URL", self.redis.url())
             .env("TALLYWEIR_DATABASE_URL", self.database.url())
             .env("TALLYWEIR_PREFIX", self.redis.prefix())
+            // The tests' PostgreSQL does not fsync, for which a strict start refuses it.
+            .env("TALLYWEIR_LENIENT_START", "true")
             .stderr(Stdio::piped());
         command
     }
