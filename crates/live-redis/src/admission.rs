@@ -32,7 +32,7 @@ impl LiveRedis {
     /// not an error, and moves no counter.
     ///
     /// Calls for one partition that wait while another is under way go together in the next one, in the order of
-    /// their arrival (design D12). Dropping the future before it was sent leaves nothing behind; afterwards the
+    /// their arrival (docs/decisions/0005). Dropping the future before it was sent leaves nothing behind; afterwards the
     /// request may be counted.
     ///
     /// # Errors
