@@ -7,6 +7,7 @@ mod ci;
 mod demo;
 mod e2e;
 mod flusher;
+mod fuzz;
 mod process;
 mod queries;
 mod simulate;
@@ -34,14 +35,16 @@ enum Command {
     Up(up::Options),
     /// Run every test, service tests included
     Test(test::Options),
-    /// Formatting, lints, docs, query cache, tests: what a change must pass
+    /// Formatting, lints, docs, query cache, tests, end to end, a minute of chaos: what a change must pass
     Ci,
-    /// Measure, each bench against its baseline in the same run; without a name, all benches
+    /// Measure, each bench against its baseline in the same run; without a name, all that have one
     Bench(bench::Options),
     /// Run the hand-off from queue to ledger under faults, one deterministic run a seed
     Simulate(simulate::Options),
     /// Make faults on real servers and processes under load, then check the books independently
     Chaos(chaos::Options),
+    /// Look for bytes that break a reader: cargo-fuzz where there is a nightly compiler, else random changes of the seeds
+    Fuzz(fuzz::Options),
     /// Drive the whole stack with the official OpenAI client, and check the ledger against what it counted
     E2e(e2e::Options),
     /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Chaos(options) => chaos::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::E2e(options) => e2e::run(&options),
         Command::Queries(options) => queries::run(&options),
     };

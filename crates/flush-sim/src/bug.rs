@@ -41,7 +41,7 @@ bugs! {
     SkipsCorrupt = "skips-corrupt",
     /// A batch goes on behind a place where the chain breaks.
     SpansBreak = "spans-break",
-    /// An acknowledgement compares the first entry only (design D7).
+    /// An acknowledgement compares the first entry only (docs/decisions/0002).
     HeadOnlyAck = "head-only-ack",
     /// An acknowledgement compares the first and the last entry only.
     EndsOnlyAck = "ends-only-ack",

@@ -21,7 +21,7 @@ use crate::queue::{Backlogs, EnqueueLanes};
 ///
 /// Cheap to clone; all clones share the connections and are closed together. Admissions, enqueues and small
 /// reads go through a few multiplexed connections that reconnect by themselves, so concurrent calls pipeline; wide
-/// reads have connections of their own (design D11). Every call ends within [`Options::deadline`].
+/// reads have connections of their own (docs/decisions/0007). Every call ends within [`Options::deadline`].
 #[derive(Clone)]
 pub struct LiveRedis {
     pub(crate) shared: Arc<Shared>,
@@ -133,7 +133,7 @@ impl LiveRedis {
     }
 
     /// A handle for a host that runs without Redis: telemetry answers its fallbacks, whatever limits, money or
-    /// affinity depend on is [`LiveRedisError::NotConfigured`] (design section 7).
+    /// affinity depend on is [`LiveRedisError::NotConfigured`] (docs/decisions/0023).
     #[must_use]
     pub fn disabled() -> Self {
         Self { shared: Arc::new(Shared::new(Options::default(), None)) }

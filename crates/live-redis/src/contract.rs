@@ -1,4 +1,4 @@
-//! What each kind of call does when Redis is not configured, and when it fails (design section 7): in one place.
+//! What each kind of call does when Redis is not configured, and when it fails (docs/decisions/0023): in one place.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;

@@ -112,7 +112,7 @@ pub struct Options {
     pub wide_connections: usize,
     /// Whose clock says which minute it is. Default [`WindowClock::Local`].
     pub window_clock: WindowClock,
-    /// The most admissions of one partition that go together in one call while others wait (design D12). Default 64;
+    /// The most admissions of one partition that go together in one call while others wait (docs/decisions/0005). Default 64;
     /// 1 sends each by itself. Nobody ever waits for a batch to fill.
     pub micro_batch: usize,
     /// Certificates for a `rediss` URL. Default none: the system's authorities, no client certificate.

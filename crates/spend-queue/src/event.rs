@@ -57,7 +57,7 @@ const RESERVED: [&str; 26] = [
 
 /// A finished call and its bill.
 ///
-/// The fields are free to fill; [`SpendEvent::encode`] checks them all (design section 8) before anything is
+/// The fields are free to fill; [`SpendEvent::encode`] checks them all before anything is
 /// queued. The request id is a permanent idempotency key: the first payload under it wins for ever.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpendEvent {

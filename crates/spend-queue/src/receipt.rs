@@ -115,7 +115,7 @@ pub enum Stop {
     },
 }
 
-/// Names the whole prefix that was committed (design D7). An acknowledgement of anything else changes nothing.
+/// Names the whole prefix that was committed (docs/decisions/0002). An acknowledgement of anything else changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The shard to trim.

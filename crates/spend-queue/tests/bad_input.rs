@@ -1,4 +1,4 @@
-//! Design section 8: each bad input has one typed answer, and nothing is encoded.
+//! Each bad input has one typed answer, and nothing is encoded.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use chrono::{DateTime, TimeDelta, Utc};

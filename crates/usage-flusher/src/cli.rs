@@ -111,7 +111,7 @@ pub(crate) struct RunOptions {
     /// Smallest batch, in entries (1 to 10000)
     #[arg(long, env = "TALLYWEIR_BATCH_MIN", default_value = "100")]
     pub(crate) batch_min: BatchLimit,
-    /// Largest batch, in entries (1 to 10000; best up to 2000: five are peeked at once, 10000 at most)
+    /// Largest batch, in entries (1 to 10000; best up to 2500: four are peeked at once, 10000 entries at most)
     #[arg(long, env = "TALLYWEIR_BATCH_MAX", default_value = "2000")]
     pub(crate) batch_max: BatchLimit,
     /// Wait when less than --batch-min is left, in milliseconds, so that the next batch gathers

@@ -1,8 +1,10 @@
-//! What operators are given agrees with the code: metrics, rules, dashboard, runbook, packaging.
+//! What operators are given agrees with the code: metrics, rules, dashboard, runbook, packaging; and what all
+//! pages say of files, functions, flags and defaults.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod catalogue;
+mod claims;
 mod packaging;
 mod pages;
 mod promql;

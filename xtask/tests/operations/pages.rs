@@ -27,7 +27,7 @@ fn anchors(page: &Path) -> BTreeSet<String> {
 
 #[test]
 fn links_lead_to_files_and_headings() {
-    for page in pages() {
+    for page in crate::claims::pages() {
         let text = fs::read_to_string(&page).unwrap();
         for (at, _) in text.match_indices("](") {
             let link = text[at + 2..].split(')').next().unwrap();
@@ -78,29 +78,56 @@ fn kebab(name: &str) -> String {
 }
 
 #[test]
-fn the_pages_name_settings_and_commands_that_exist() {
+fn the_pages_name_settings_that_exist() {
     let settings = settings();
-    let cli = read("crates/usage-flusher/src/cli.rs");
-    let variants = cli.split("enum Command {").nth(1).unwrap().split("\n}").next().unwrap();
-    let commands: BTreeSet<_> = variants
-        .lines()
-        .filter_map(|line| line.trim().split_once('(').map(|(name, _)| name))
-        .filter(|name| name.chars().all(|letter| letter.is_ascii_alphabetic()))
-        .map(kebab)
-        .collect();
-    assert!(commands.contains("run") && commands.contains("migrate"), "{commands:?}");
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         let unknown: Vec<_> = named_settings(&text).difference(&settings).cloned().collect();
         assert!(unknown.is_empty(), "{}: {unknown:?}", page.display());
-        for opening in ["`usage-flusher ", "\nusage-flusher ", "    usage-flusher "] {
-            for after in text.split(opening).skip(1) {
-                let word: String = after
-                    .chars()
-                    .take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-')
-                    .collect();
-                assert!(commands.contains(&word), "{}: usage-flusher {word}", page.display());
+    }
+}
+
+/// The commands of a program: the variants of its `enum Command`, as they are typed.
+fn commands(source: &str) -> BTreeSet<String> {
+    let cli = read(source);
+    let variants = cli.split("enum Command {").nth(1).unwrap().split("\n}").next().unwrap();
+    variants
+        .lines()
+        .filter_map(|line| line.trim().split(['(', ',']).next())
+        .filter(|name| name.starts_with(|letter: char| letter.is_ascii_uppercase()))
+        .filter(|name| name.chars().all(|letter| letter.is_ascii_alphanumeric()))
+        .map(kebab)
+        .collect()
+}
+
+#[test]
+fn the_commands_that_pages_name_exist() {
+    let programs = [
+        ("usage-flusher", "crates/usage-flusher/src/cli.rs", "dead-letters"),
+        ("tallyweir-gateway", "crates/gateway/src/cli.rs", "tenant"),
+        ("rate-sim", "crates/rate-sim/src/cli.rs", "replay"),
+        ("cargo xtask", "xtask/src/main.rs", "e2e"),
+    ];
+    for (program, source, known) in programs {
+        let commands = commands(source);
+        assert!(commands.contains(known), "{commands:?}");
+        let mut seen = 0;
+        for page in crate::claims::pages() {
+            let text = fs::read_to_string(&page).unwrap();
+            for opening in ["`", "\n", "    "].map(|before| format!("{before}{program} ")) {
+                for after in text.split(&opening).skip(1) {
+                    let word: String = after
+                        .chars()
+                        .take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '-')
+                        .collect();
+                    // A flag, or a word such as FILE that stands for another.
+                    if word.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+                        assert!(commands.contains(&word), "{}: {program} {word}", page.display());
+                        seen += 1;
+                    }
+                }
             }
         }
+        assert!(seen > 0, "no page names a command of {program}");
     }
 }

@@ -11,7 +11,7 @@ use super::{Attempts, Dialer, Link, Question};
 use crate::error::{CallError, LiveRedisError, OpenError, Step, one_line};
 use crate::options::Options;
 
-/// Where wide reads go: never before an admission in the same connection (design D11).
+/// Where wide reads go: never before an admission in the same connection (docs/decisions/0007).
 #[derive(Clone)]
 pub(crate) enum Wide {
     /// A pool to one server, and how long a call may take.
