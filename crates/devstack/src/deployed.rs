@@ -25,8 +25,8 @@ impl Deployed {
 
     fn in_document(document: &str, manifest: &str) -> Option<Self> {
         let field = |name: &str| {
-            let lines = document.lines().map(str::trim);
-            lines.filter_map(|line| line.trim_start_matches("- ").strip_prefix(name)).next().map(str::trim)
+            let mut lines = document.lines().map(str::trim);
+            lines.find_map(|line| line.trim_start_matches("- ").strip_prefix(name)).map(str::trim)
         };
         let program = field("image: tallyweir/")?.split(':').next()?.to_owned();
         let words = field("args:")?.trim_matches(['[', ']']).split(',');

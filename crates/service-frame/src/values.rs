@@ -44,7 +44,7 @@ pub fn retention(text: &str) -> Result<DedupRetention, String> {
     if text == "permanent" {
         return Ok(DedupRetention::Permanent);
     }
-    let unit = match text.chars().last() {
+    let unit = match text.chars().next_back() {
         Some('s') => Some(1),
         Some('m') => Some(60),
         Some('h') => Some(3_600),
