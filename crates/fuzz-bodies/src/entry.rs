@@ -1,6 +1,6 @@
 //! Entries of format 2, as anybody may have put them into a list.
 
-use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use chrono::{DateTime, Timelike, Utc};
 use spend_queue::{Chain, Entry, SpendEvent};
 
 /// An entry is refused, or written anew it reads back as the same event, in one writing from then on.
@@ -36,7 +36,7 @@ fn rewritten(event: &SpendEvent, seq: u64) -> Option<Entry> {
 /// The event as an entry keeps it: times to the microsecond.
 pub(crate) fn kept(mut event: SpendEvent) -> SpendEvent {
     for time in [&mut event.started_at, &mut event.ended_at].into_iter().flatten() {
-        *time = time.duration_trunc(TimeDelta::microseconds(1)).expect("a year below 9999 has microseconds");
+        *time = time.with_nanosecond(time.nanosecond() / 1_000 * 1_000).expect("a part of a second is left");
     }
     event
 }

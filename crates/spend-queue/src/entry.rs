@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn a_float_of_any_digits_reads_back_to_the_last_bit() {
+        let floats =
+            [-2.3630524617963142e154, 1.8446744073709558e34, 0.1, f64::MIN_POSITIVE, 5e-324, f64::MAX];
+        let mut event = event();
+        event.metadata.insert("floats".into(), json!(floats));
+        assert_eq!(Entry::decode(raw(&event)).unwrap().event, event);
+    }
+
+    #[test]
     fn unknown_fields_are_kept() {
         let text = String::from_utf8(raw(&event())).unwrap().replacen(
             "\"format\":2",
