@@ -63,7 +63,7 @@ impl LiveRedis {
             settings.judge(&mut of_node);
             report.merge(&name, of_node);
         }
-        Ok(settings.info.remove("redis_mode"))
+        Ok(settings.mode().map(str::to_owned))
     }
 }
 
@@ -87,6 +87,11 @@ impl Settings {
 
     fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(String::as_str)
+    }
+
+    /// `standalone`, `cluster` or `sentinel`. Valkey has a name of its own for it, unless it is told to be compatible.
+    fn mode(&self) -> Option<&str> {
+        self.info("redis_mode").or(self.info("server_mode"))
     }
 
     fn judge(&self, report: &mut Report) {
@@ -245,59 +250,4 @@ fn replication(role: &str, replicas: &str, waits: bool) -> Finding {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_from_7_0_on_pass_and_valkey_is_told_from_redis() {
-        for (redis, valkey, severity) in [
-            ("7.0.15", None, Severity::Ok),
-            ("8.2.1", None, Severity::Ok),
-            ("10.0.0", None, Severity::Ok),
-            ("7.2.4", Some("8.1.4"), Severity::Ok),
-            ("6.2.20", None, Severity::Fatal),
-            ("6.99.0", None, Severity::Fatal),
-            ("", None, Severity::Fatal),
-            ("seven", None, Severity::Fatal),
-        ] {
-            assert_eq!(version(redis, valkey).severity, severity, "{redis}");
-        }
-        assert_eq!(version("7.2.4", Some("8.1.4")).what, "Valkey 8.1.4 (compatible with Redis 7.2.4)");
-    }
-
-    #[test]
-    fn any_eviction_is_fatal() {
-        for policy in ["allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random", ""] {
-            assert_eq!(eviction(policy).severity, Severity::Fatal, "{policy}");
-        }
-        assert_eq!(eviction("noeviction").severity, Severity::Ok);
-    }
-
-    #[test]
-    fn persistence_says_in_words_what_a_crash_loses() {
-        assert!(no_append_only_file().why.contains("everything since the last snapshot"));
-        assert_eq!(append_only_file("always").severity, Severity::Ok);
-        assert!(append_only_file("everysec").why.contains("the last second"));
-        assert_eq!(append_only_file("no").severity, Severity::Warning);
-    }
-
-    #[test]
-    fn a_replica_is_fatal_and_a_primary_that_waits_for_nobody_is_a_note() {
-        assert_eq!(replication("slave", "0", false).severity, Severity::Fatal);
-        assert_eq!(replication("master", "0", false).severity, Severity::Ok);
-        assert_eq!(replication("master", "2", false).severity, Severity::Note);
-        assert_eq!(replication("master", "2", true).severity, Severity::Ok);
-    }
-
-    #[test]
-    fn what_is_not_told_is_a_finding_for_each_check_and_nothing_passes_silently() {
-        let settings = Settings { info_refused: "no rights".into(), ..Settings::default() };
-        let mut report = Report::default();
-        settings.judge(&mut report);
-        let findings = report.into_findings();
-        let checks: Vec<_> = findings.iter().map(|finding| finding.check).collect();
-        assert_eq!(checks, [VERSION, EVICTION, MEMORY, PERSISTENCE, REPLICATION]);
-        assert!(findings.iter().all(|finding| finding.severity == Severity::Warning));
-        assert!(findings.iter().all(|finding| finding.what.contains("no rights")));
-    }
-}
+mod tests;
