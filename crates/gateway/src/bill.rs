@@ -1,14 +1,15 @@
 //! Step 9: the bill, before the client has the whole answer.
 
 use chrono::Utc;
-use live_redis::{LiveRedis, LiveRedisError};
-use spend_queue::{EncodedEvent, Enqueued, SpendEvent, SpendQueue, Usd};
+use live_redis::{CallError, LiveRedis, LiveRedisError};
+use spend_queue::{EncodedEvent, Enqueued, QueueError, SpendEvent, SpendQueue, Usd};
 use spend_spool::{Delivery, Spool, SpooledQueue};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Call;
 use crate::config::Deployment;
 use crate::idempotency::new_id;
+use crate::shutdown::Shutdown;
 use crate::usage::Usage;
 
 /// Where bills go: to the queue, or else to disk.
@@ -101,7 +102,12 @@ fn event(call: &Call, used: Used, cost: Usd) -> Result<SpendEvent, String> {
 
 async fn keep(call: &Call, event: &SpendEvent) -> Result<Kept, Unbilled> {
     let encoded = event.encode(Utc::now()).map_err(|error| lost_event(call, event, &error.to_string()))?;
-    let kept = call.state.bills.keep(&encoded).await.map_err(|error| lost_event(call, event, &error))?;
+    let kept = call
+        .state
+        .bills
+        .keep(&encoded, &call.state.shutdown)
+        .await
+        .map_err(|error| lost_event(call, event, &error))?;
     let to = match kept {
         Kept::Queued => "queued",
         Kept::Spooled => "spooled",
@@ -170,9 +176,10 @@ impl Bills {
         }
     }
 
-    async fn keep(&self, event: &EncodedEvent) -> Result<Kept, String> {
+    /// Once calls are cut, this takes one answer of Redis at most: who ends the process waits for that long.
+    async fn keep(&self, event: &EncodedEvent, shutdown: &Shutdown) -> Result<Kept, String> {
         match self {
-            Self::Queue(redis) => match ask_twice(redis, event).await {
+            Self::Queue(redis) => match ask_twice(redis, event, shutdown).await {
                 Ok(Enqueued::Accepted { .. }) => Ok(Kept::Queued),
                 Ok(Enqueued::Duplicate) => Ok(Kept::Duplicate),
                 Ok(Enqueued::Conflict) => Ok(Kept::Conflict),
@@ -189,10 +196,16 @@ impl Bills {
     }
 }
 
-/// Repeating is safe, and a connection that broke mends itself.
-async fn ask_twice(redis: &LiveRedis, event: &EncodedEvent) -> Result<Enqueued, LiveRedisError> {
+/// Repeating is safe, and a connection that broke mends itself. A server that is silent while the process ends is not asked again:
+/// the bill is logged in time instead.
+async fn ask_twice(
+    redis: &LiveRedis,
+    event: &EncodedEvent,
+    shutdown: &Shutdown,
+) -> Result<Enqueued, LiveRedisError> {
     match redis.enqueue(event).await {
-        Err(error) if spend_queue::QueueError::is_transient(&error) => redis.enqueue(event).await,
+        Err(error @ LiveRedisError::Call(CallError::Timeout(_))) if shutdown.is_cut() => Err(error),
+        Err(error) if QueueError::is_transient(&error) => redis.enqueue(event).await,
         answer => answer,
     }
 }

@@ -30,6 +30,11 @@ impl Shutdown {
         self.stopping.clone()
     }
 
+    /// Whether what is under way has been cut.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
+    }
+
     /// Ends when what is under way is to be cut.
     pub(crate) async fn cut(&self) {
         self.cut.cancelled().await;

@@ -100,7 +100,7 @@ impl State {
         })
     }
 
-    /// How long a bill can take at most: one answer of Redis.
+    /// How long a bill can take at most once calls are cut: one answer of Redis.
     pub(crate) fn billing_deadline(&self) -> Duration {
         self.redis.options().deadline
     }

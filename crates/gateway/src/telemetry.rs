@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::Utc;
+use futures_util::future::join_all;
 use live_redis::LiveRedis;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -133,22 +134,28 @@ impl Telemetry {
         hints
     }
 
+    /// All at once, so that a Redis that is silent holds up who waits for one deadline, however many deployments there are.
     pub(crate) async fn write(&self) {
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
-        for (id, Sample { latency, tokens }) in samples {
+        let added = samples.into_iter().map(|(id, Sample { latency, tokens })| async move {
             let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
-            let added = async {
-                if let Some(latency) = latency {
-                    self.redis.add_latency(&id, latency.as_secs_f64()).await?;
+            let latency = async {
+                match latency {
+                    Some(latency) => self.redis.add_latency(&id, latency.as_secs_f64()).await,
+                    None => Ok(()),
                 }
-                if tokens > 0 {
-                    self.redis.add_usage(&id, tokens, Utc::now()).await?;
-                }
-                Ok::<_, live_redis::LiveRedisError>(())
             };
-            if let Err(error) = added.await {
+            let usage = async {
+                match tokens {
+                    0 => Ok(()),
+                    _ => self.redis.add_usage(&id, tokens, Utc::now()).await,
+                }
+            };
+            let (latency, usage) = tokio::join!(latency, usage);
+            if let Err(error) = latency.and(usage) {
                 tracing::debug!(deployment = &*id, %error, "telemetry was not written");
             }
-        }
+        });
+        join_all(added).await;
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use devstack::{TestDatabase, TestRedis};
+use devstack::{RedisServer, TestDatabase, TestRedis};
 use iam_ledger::{Keyring, Ledger, LedgerOptions, NewIdentity, Pepper};
 use live_redis::{LiveRedis, Options};
 use mock_upstream::{MockOptions, MockUpstream};
@@ -169,6 +169,53 @@ async fn sigterm_in_mid_stream_cuts_bills_and_ends_with_0_within_a_second_of_the
     let peeked = tenant.hot.peek(ShardCount::ONE.shard_of("any"), limit).await.unwrap();
     assert_eq!(peeked.entries.len(), 1);
     assert_eq!(peeked.entries[0].event.status, "partial");
+}
+
+/// Stops a server without closing anything: it is silent from now on.
+fn freeze(server: &RedisServer) {
+    let mut raw = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let info: String = redis::cmd("INFO").arg("server").query(&mut raw).unwrap();
+    let pid = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim();
+    assert!(Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bill_that_a_silent_redis_does_not_take_is_logged_whole_before_the_process_ends() {
+    let tenant = tenant().await;
+    let server = RedisServer::builder().start().unwrap();
+    let mock = MockUpstream::start(MockOptions::default()).unwrap();
+    let file = config(&mock.url(), "");
+    let mut command = binary();
+    command
+        .args([
+            "run",
+            "--log-format",
+            "json",
+            "--listen",
+            "127.0.0.1:0",
+            "--shutdown-grace-ms",
+            "200",
+            "--config",
+        ])
+        .arg(file.path())
+        .env("TALLYWEIR_REDIS_URL", server.url())
+        .env("TALLYWEIR_DATABASE_URL", tenant.database.url())
+        .env("TALLYWEIR_PEPPER", PEPPER);
+    let process = Process::start(command);
+    let body = json!({"model": "small", "stream": true, "messages": [{"role": "user", "content": "canary"}],
+        "metadata": {"mock": "interval_ms=50,tokens=400"}, "max_tokens": 400});
+    let request = client().post(format!("{}/v1/chat/completions", process.url)).bearer_auth(&tenant.secret);
+    let mut response = request.body(body.to_string()).send().await.unwrap();
+    response.chunk().await.unwrap();
+    freeze(&server);
+    process.terminate();
+    let (code, logs) = process.end();
+    assert_eq!(code, Some(0), "{logs}");
+    assert!(logs.contains("a bill is lost: neither queue nor spool took it"), "{logs}");
+    for field in ["partial", "completion_tokens", "key_id", "started_at"] {
+        assert!(logs.contains(field), "{field}: {logs}");
+    }
+    assert!(!logs.contains("canary") && !logs.contains(&tenant.secret), "{logs}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
