@@ -7,7 +7,10 @@ mod ci;
 mod demo;
 mod e2e;
 mod flusher;
+mod mutants;
 mod process;
+mod proofs;
+mod python;
 mod queries;
 mod simulate;
 mod stack;
@@ -44,6 +47,10 @@ enum Command {
     Chaos(chaos::Options),
     /// Drive the whole stack with the official OpenAI client, and check the ledger against what it counted
     E2e(e2e::Options),
+    /// Prove the step of incremental admission for all integers, and that planted mistakes are refuted
+    Proofs(proofs::Options),
+    /// Change the pure crates one expression at a time; a change that no test notices fails
+    Mutants(mutants::Options),
     /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
     Queries(queries::Options),
 }
@@ -58,6 +65,8 @@ fn main() -> ExitCode {
         Command::Simulate(options) => simulate::run(&options),
         Command::Chaos(options) => chaos::run(&options),
         Command::E2e(options) => e2e::run(&options),
+        Command::Proofs(options) => proofs::run(&options),
+        Command::Mutants(options) => mutants::run(&options),
         Command::Queries(options) => queries::run(&options),
     };
     match done {
