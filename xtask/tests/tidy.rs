@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// Who may know whom (ARCHITECTURE.md): one direction, bottom to top. An edge that is not here fails.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("rate-plan", &[]),
     ("spend-queue", &[]),
     ("devstack", &[]),
@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("gateway", &["rate-plan", "live-redis", "iam-ledger", "spend-queue", "spend-spool", "service-frame"]),
     // Types of a settlement only.
     ("flush-sim", &["usage-flusher", "iam-ledger", "spend-queue"]),
+    ("hand-off-model", &["spend-queue"]),
     ("rate-sim", &["rate-plan", "live-redis", "iam-ledger", "spend-queue", "devstack"]),
     // Its checker uses none of them: only its gateways do.
     ("chaos", &["rate-plan", "live-redis", "spend-queue", "devstack"]),
