@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{chaos, e2e, process, queries, test};
+use crate::{chaos, e2e, mutants, process, proofs, queries, test};
 
 /// The same faults at each change: a new seed would make a change fail for another's fault.
 const CHAOS_SEED: u64 = 7;
@@ -29,8 +29,10 @@ pub(crate) fn run() -> Result<()> {
             "--no-default-features",
         ]))
     })?;
+    step("proofs", || proofs::run(&proofs::Options::default()))?;
     step("query cache", || queries::run(&queries::Options { write: false }))?;
     step("tests", || test::run(&test::Options::default()))?;
+    step("mutants of what changed", mutants::run_on_change)?;
     step("end to end", || e2e::run(&e2e::Options::default()))?;
     step("a minute of chaos", || chaos::run(&chaos::Options { seed: Some(CHAOS_SEED), ..Default::default() }))
 }

@@ -8,7 +8,10 @@ mod demo;
 mod e2e;
 mod flusher;
 mod fuzz;
+mod mutants;
 mod process;
+mod proofs;
+mod python;
 mod queries;
 mod simulate;
 mod stack;
@@ -47,6 +50,10 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Drive the whole stack with the official OpenAI client, and check the ledger against what it counted
     E2e(e2e::Options),
+    /// Prove the step of incremental admission for all integers, and that planted mistakes are refuted
+    Proofs(proofs::Options),
+    /// Change the pure crates one expression at a time; a change that no test notices fails
+    Mutants(mutants::Options),
     /// Check the committed query cache (.sqlx) against a fresh database, or write it anew
     Queries(queries::Options),
 }
@@ -62,6 +69,8 @@ fn main() -> ExitCode {
         Command::Chaos(options) => chaos::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::E2e(options) => e2e::run(&options),
+        Command::Proofs(options) => proofs::run(&options),
+        Command::Mutants(options) => mutants::run(&options),
         Command::Queries(options) => queries::run(&options),
     };
     match done {

@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("gateway", &["rate-plan", "live-redis", "iam-ledger", "spend-queue", "spend-spool", "service-frame"]),
     // Types of a settlement only.
     ("flush-sim", &["usage-flusher", "iam-ledger", "spend-queue"]),
+    ("hand-off-model", &["spend-queue"]),
     ("rate-sim", &["rate-plan", "live-redis", "iam-ledger", "spend-queue", "devstack"]),
     // Its checker uses none of them: only its gateways do.
     ("chaos", &["rate-plan", "live-redis", "spend-queue", "devstack"]),

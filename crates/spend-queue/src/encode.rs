@@ -19,7 +19,7 @@ pub struct RequestDigest([u8; 16]);
 pub struct PayloadCheck([u8; 16]);
 
 /// What one scope owes for a number of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Charge {
     /// The money, at most `i64::MAX` picodollars.
     pub amount: Usd,

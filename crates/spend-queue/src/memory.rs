@@ -24,7 +24,7 @@ pub struct MemoryQueue {
 }
 
 /// One shard of a [`MemoryQueue`] as it was at an instant: what a replica holds that has not heard of anything later.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MemorySnapshot {
     shard: Shard,
     state: ShardModel,

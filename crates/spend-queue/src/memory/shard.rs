@@ -1,6 +1,6 @@
 //! One shard of the model: what each step does to its state.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{MemoryLoss, MemoryQueueError};
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     Peeked, PrefixDigest, Receipt, Reindexed, RequestDigest, ScopeRef, Shard, Start, Usd,
 };
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ShardModel {
     pub(super) list: VecDeque<Vec<u8>>,
-    seen: HashMap<RequestDigest, [u8; 4]>,
+    seen: BTreeMap<RequestDigest, [u8; 4]>,
     hot: BTreeMap<ScopeRef, Charge>,
     since: BTreeMap<Start, Usd>,
     head: u64,
@@ -25,7 +25,7 @@ impl Default for ShardModel {
     fn default() -> Self {
         Self {
             list: VecDeque::new(),
-            seen: HashMap::new(),
+            seen: BTreeMap::new(),
             hot: BTreeMap::new(),
             since: BTreeMap::new(),
             head: 1,

@@ -1,0 +1,123 @@
+//! Mutation testing of the pure crates: an expression that can be changed without a failing test is not tested.
+//!
+//! What may survive is listed, with its reason, in `.cargo/mutants.toml`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::process;
+
+/// The crates that are pure: their tests are quick, and no server hides a change.
+const CRATES: [&str; 2] = ["rate-plan", "spend-queue"];
+/// The release that the list of survivors was made with.
+const VERSION: &str = "27.1.0";
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Options {
+    /// Only what differs from this revision (`main`, `HEAD^`); without it, everything, which takes hours
+    #[arg(long, value_name = "REVISION")]
+    since: Option<String>,
+    /// Only one of the pure crates
+    #[arg(value_name = "CRATE", value_parser = CRATES)]
+    package: Option<String>,
+    /// Only files that match this glob
+    #[arg(long, value_name = "GLOB")]
+    file: Option<String>,
+}
+
+/// Mutates what the last commit, or the branch since it left `main`, changed.
+pub(crate) fn run_on_change() -> Result<()> {
+    let Some(since) = base() else {
+        println!("there is no commit to compare with: no mutants");
+        return Ok(());
+    };
+    run(&Options { since: Some(since), ..Options::default() })
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let packages: Vec<&str> = match &options.package {
+        Some(package) => vec![package],
+        None => CRATES.to_vec(),
+    };
+    let place = process::root().join("target/mutants");
+    fs::create_dir_all(&place).with_context(|| format!("creating {}", place.display()))?;
+    let diff = place.join("change.diff");
+    if let Some(since) = &options.since {
+        let change = change(since, &packages)?;
+        if change.trim().is_empty() {
+            println!("nothing of {} differs from {since}: no mutants", packages.join(", "));
+            return Ok(());
+        }
+        fs::write(&diff, change).with_context(|| format!("writing {}", diff.display()))?;
+    }
+    install()?;
+    let mut mutants = process::cargo(&["mutants", "--all-features", "--jobs", "1", "--timeout", "300"]);
+    mutants.arg("--output").arg(&place);
+    for package in &packages {
+        mutants.args(["--package", package]);
+    }
+    if options.since.is_some() {
+        mutants.arg("--in-diff").arg(&diff);
+    }
+    if let Some(file) = &options.file {
+        mutants.args(["--file", file]);
+    }
+    // The million of decisions repeats, at length, what the exhaustive and the random tests show.
+    mutants.args(["--", "--lib", "--tests", "--", "--skip", "a_million_decisions"]);
+    process::run(&mut mutants)
+        .context("a change of the code that no test notices: add a test, or list it with its reason")
+}
+
+/// Where the change began: the merge base with the main branch, or the commit before, when it is the main branch itself.
+/// `None` without either, as in a clone of a single commit.
+fn base() -> Option<String> {
+    let head = git(&["rev-parse", "HEAD"]).ok()?;
+    let of = |reference| git(&["merge-base", "HEAD", reference]).ok();
+    let found = ["origin/main", "main"].into_iter().find_map(of).filter(|base| *base != head);
+    found.or_else(|| git(&["rev-parse", "--verify", "HEAD^"]).ok())
+}
+
+/// The sources of these crates that differ, as a diff.
+fn change(since: &str, packages: &[&str]) -> Result<String> {
+    let folders: Vec<String> = packages.iter().map(|package| format!("crates/{package}/src")).collect();
+    let mut args = vec!["diff", since, "--"];
+    args.extend(folders.iter().map(String::as_str));
+    git(&args).with_context(|| format!("asking what differs from {since}"))
+}
+
+fn git(args: &[&str]) -> Result<String> {
+    let output =
+        Command::new("git").current_dir(process::root()).args(args).output().context("cannot start git")?;
+    if !output.status.success() {
+        bail!("git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    // A diff ends with its newline; a name does without.
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(if args.first() == Some(&"diff") { text } else { text.trim().to_owned() })
+}
+
+/// Installs cargo-mutants unless it is there.
+fn install() -> Result<()> {
+    let there =
+        process::cargo(&["mutants", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if there.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    eprintln!("installing cargo-mutants {VERSION}, which takes some minutes ...");
+    process::run(&mut process::cargo(&["install", "--locked", "cargo-mutants", "--version", VERSION]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_differ_makes_no_diff_and_an_unknown_revision_is_an_error() {
+        assert_eq!(change("HEAD", &["no-such-crate"]).unwrap(), "");
+        let error = change("no-such-revision", &CRATES).unwrap_err();
+        assert!(format!("{error:#}").contains("no-such-revision"), "{error:#}");
+    }
+}
