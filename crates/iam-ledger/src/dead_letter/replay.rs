@@ -7,6 +7,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use super::record::{record, refusal};
 use super::{DeadLetter, DeadLetterContent, DeadLetterKind, Replay, ReplayOutcome, Row};
 use crate::commit::{Patience, Settled, Times, settle};
+use crate::lease::BEGIN;
 use crate::{Ledger, LedgerError};
 
 /// What a replay did.
@@ -32,7 +33,7 @@ pub enum Replayed {
     NotReplayable,
     /// An earlier replay is final. Nothing changed.
     AlreadyDone(Replay),
-    /// The bytes are no entry that this release can read. Nothing changed.
+    /// The bytes are no entry that this release can settle. Nothing changed.
     Unreadable {
         /// Why.
         problem: String,
@@ -67,7 +68,7 @@ impl Ledger {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
-            .begin_with("begin isolation level read committed read write")
+            .begin_with(BEGIN)
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
         match Box::pin(replay_in(&mut transaction, id, now)).await {
@@ -107,6 +108,9 @@ async fn replay_in(
         Ok(entry) => entry,
         Err(error) => return Ok(Replayed::Unreadable { problem: error.to_string() }),
     };
+    if let Some(problem) = entry.problem() {
+        return Ok(Replayed::Unreadable { problem: problem.to_string() });
+    }
     let (replayed, outcome) = settle_letter(connection, &letter, &entry, now).await?;
     sqlx::query_file!("queries/mark_replayed.sql", id, now, outcome.as_str())
         .execute(connection)
