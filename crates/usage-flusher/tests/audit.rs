@@ -14,7 +14,7 @@ use usage_flusher::Flusher;
 /// Settles everything that is queued.
 async fn flush(stack: &Stack) {
     let flusher = Flusher::new(stack.hot.clone(), stack.ledger.clone());
-    flusher.step(shard(), BatchLimit::MAX, now(), || true).await.outcome.unwrap();
+    flusher.step(shard(), BatchLimit::MAX, now, || true).await.outcome.unwrap();
 }
 
 async fn enqueue(stack: &Stack, ids: std::ops::Range<u32>) {
