@@ -32,6 +32,7 @@ mod service;
 mod shared;
 mod slot;
 mod sql;
+mod standby;
 mod tls;
 mod unique;
 mod user;

@@ -39,7 +39,7 @@ pub enum Durability {
 pub struct PostgresBuilder {
     durability: Durability,
     settings: Vec<(String, String)>,
-    ready_within: Duration,
+    pub(crate) ready_within: Duration,
 }
 
 impl PostgresBuilder {
@@ -107,20 +107,20 @@ impl PostgresBuilder {
 }
 
 /// Everything a (re)start needs besides the port.
-struct Start {
-    source: Source,
-    user: Option<User>,
-    password: String,
-    options: PostgresBuilder,
+pub(crate) struct Start {
+    pub(crate) source: Source,
+    pub(crate) user: Option<User>,
+    pub(crate) password: String,
+    pub(crate) options: PostgresBuilder,
 }
 
 impl Start {
-    fn url(&self, port: u16) -> String {
+    pub(crate) fn url(&self, port: u16) -> String {
         // Hexadecimal digits need no escaping.
         format!("postgres://postgres:{}@127.0.0.1:{port}/postgres", self.password)
     }
 
-    fn plan(&self, folder: Option<&Path>, port: u16) -> Plan {
+    pub(crate) fn plan(&self, folder: Option<&Path>, port: u16) -> Plan {
         match &self.source {
             Source::Program(program) => {
                 let data = folder.unwrap_or(Path::new(".")).join("data");
@@ -185,7 +185,7 @@ fn initialized(program: &Program, user: Option<User>, password: &str) -> Result<
     }
 }
 
-fn write_secret(file: &Path, user: Option<User>, secret: &str) -> std::io::Result<()> {
+pub(crate) fn write_secret(file: &Path, user: Option<User>, secret: &str) -> std::io::Result<()> {
     use std::io::Write;
     let mut open = fs::File::options().create_new(true).write(true).mode(0o600).open(file)?;
     writeln!(open, "{secret}")?;
@@ -196,7 +196,7 @@ fn write_secret(file: &Path, user: Option<User>, secret: &str) -> std::io::Resul
 }
 
 /// Whether our server lets us in. A stranger's would not know the random password.
-fn probe(port: u16, url: &str) -> Result<(), String> {
+pub(crate) fn probe(port: u16, url: &str) -> Result<(), String> {
     sql::speaks("127.0.0.1", port)?;
     sql::execute(url, "connect", "SELECT 1").map_err(|error| error.to_string())
 }
@@ -206,10 +206,10 @@ fn probe(port: u16, url: &str) -> Result<(), String> {
 /// It ends, and its data with it, when this value is dropped or this process ends in whatever way. As root, it runs
 /// as the user `postgres` or `nobody`.
 pub struct PostgresServer {
-    instance: Instance,
-    port: PortLease,
-    url: String,
-    start: Start,
+    pub(crate) instance: Instance,
+    pub(crate) port: PortLease,
+    pub(crate) url: String,
+    pub(crate) start: Start,
 }
 
 impl PostgresServer {

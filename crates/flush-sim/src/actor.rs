@@ -49,7 +49,7 @@ async fn flush(host: Host, shard: Shard) {
     let flusher = Flusher::new(SimQueue(host.clone()), SimLedger(host.clone()));
     let mut worker = Worker::new(shard, pace, host.roll(u64::MAX));
     loop {
-        let turn = worker.turn(&flusher, host.now(), || goes_on(&host)).await;
+        let turn = worker.turn(&flusher, || host.now(), || goes_on(&host)).await;
         host.with(|world| {
             world.note(|| {
                 let (process, done) = (host.process, turn.step.flushed);

@@ -19,11 +19,13 @@ create domain budget_period as text
     constraint budget_period_known check (value in ('none', 'daily', 'weekly', 'monthly'));
 comment on domain budget_period is 'How often spend starts again at zero: none (never), daily, weekly (from Monday) or monthly.';
 
--- The check converts an instant, which PostgreSQL refuses for a zone it does not know. Without it a misspelt zone would be
--- found only when a batch that charges the scope is committed, and stop it.
+-- Only names of places: PostgreSQL reads UTC+9 or Foo/Bar+9 by the rule of POSIX, as nine hours west, and takes CET as an
+-- abbreviation without summer time. The other check converts an instant, which PostgreSQL refuses for a zone it does not know: without
+-- it a misspelt zone would be found only when a batch that charges the scope is committed, and stop it.
 create domain time_zone as text
+    constraint time_zone_named check (value = 'UTC' or value ~ '^(?!posix/|right/)[A-Za-z_]+(/[A-Za-z_-]+)+$')
     constraint time_zone_known check (timezone(value, timestamptz '1970-01-01 00:00:00+00') is not null);
-comment on domain time_zone is 'A time zone that PostgreSQL knows, by preference an IANA name such as Europe/Berlin.';
+comment on domain time_zone is 'UTC, or an IANA name of the form Area/Location, such as Europe/Berlin, that PostgreSQL knows.';
 
 create table organizations (
     id identifier constraint organizations_pkey primary key,

@@ -74,6 +74,19 @@ create table scope_spend (
     constraint scope_spend_only_paid check (spend_usd > 0 and paid_events > 0)
 ) with (fillfactor = 80);
 
+-- What makes spend exact under another period or zone than the one that it was charged under: in every time zone in force a day
+-- begins on a quarter of an hour. Budgets never read it.
+create table scope_spend_quarters (
+    kind text collate "C" not null,
+    id text collate "C" not null,
+    quarter timestamptz not null,
+    spend_usd numeric(30, 12) not null,
+    paid_events bigint not null,
+    constraint scope_spend_quarters_pkey primary key (kind, id, quarter),
+    constraint scope_spend_quarters_only_paid check (spend_usd > 0 and paid_events > 0)
+) with (fillfactor = 80);
+create index scope_spend_quarters_age_idx on scope_spend_quarters using brin (quarter);
+
 create table flush_log (
     prefix text collate "C" not null,
     shards integer not null,
@@ -186,11 +199,19 @@ comment on column usage_daily.completion_tokens is 'Sum of output tokens.';
 comment on column usage_daily.cached_tokens is 'Sum of cached input tokens.';
 comment on column usage_daily.cost_usd is 'Exact sum of the costs in USD.';
 
+comment on table scope_spend_quarters is
+    'The same sums by quarter of an hour, for the months in which a budget''s period may be running; a change of period or zone moves spend by them.';
+comment on column scope_spend_quarters.kind is 'Kind of the charged scope.';
+comment on column scope_spend_quarters.id is 'Id of the charged scope.';
+comment on column scope_spend_quarters.quarter is 'First instant of the quarter of an hour that usage_events.started_at fell in.';
+comment on column scope_spend_quarters.spend_usd is 'Exact sum of the costs charged to the scope, in USD.';
+comment on column scope_spend_quarters.paid_events is 'How many events with a cost above zero it is the sum of.';
+
 comment on table scope_spend is 'Settled spend of every charged scope by budget period; updated in the same transaction as its events.';
 comment on column scope_spend.kind is 'Kind of the scope: organization, team, project, user, key or any other word.';
 comment on column scope_spend.id is 'Id of the scope within its kind.';
 comment on column scope_spend.period_start is
-    'First instant of the period that usage_events.started_at fell in, by the scope''s configuration at the commit; the Unix epoch for a scope without a period.';
+    'First instant of the period that usage_events.started_at fell in, by the scope''s configuration now; the Unix epoch for a scope without a period.';
 comment on column scope_spend.spend_usd is 'Exact sum of the costs charged to the scope, in USD.';
 comment on column scope_spend.paid_events is 'How many events with a cost above zero it is the sum of.';
 

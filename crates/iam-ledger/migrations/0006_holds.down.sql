@@ -2,7 +2,6 @@
 drop function budget_levels(text, text, timestamptz);
 drop function scope_path(text, text);
 drop view budget_allocations;
-drop function period_end(text, timestamptz, text);
 drop function scope_blocked(text, text);
 drop index teams_budgeted_idx, projects_budgeted_idx, users_budgeted_idx, api_keys_budgeted_idx, api_keys_budgeted_of_user_idx;
 drop table hold_reservations, holds;

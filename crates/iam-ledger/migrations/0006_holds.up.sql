@@ -56,22 +56,6 @@ create function scope_blocked(scope_kind text, scope_id text) returns boolean
     return coalesce((select scopes.blocked from scopes where scopes.kind = scope_kind and scopes.id = scope_id), false);
 comment on function scope_blocked(text, text) is 'Whether a scope is blocked, so that nothing may be reserved for it or for what is below it.';
 
--- Once a period is known to begin, the next one does at its local midnight plus a day, a week or a month. That midnight may not
--- exist or exist twice when clocks change, so it is put through the same rule as any other instant.
-create function period_end(period text, instant timestamptz, zone text) returns timestamptz
-    language sql stable parallel safe
-return case
-    when period <> 'none' then period_start(
-        period,
-        (date_trunc('day', period_start(period, instant, zone) at time zone zone)
-            + case period when 'daily' then interval '1 day' when 'weekly' then interval '7 days' else interval '1 month' end
-            -- Noon: inside the first day of the next period whatever its midnight does.
-            + interval '12 hours') at time zone zone,
-        zone)
-end;
-comment on function period_end(text, timestamptz, text) is
-    'The first instant after the budget period that an instant belongs to, by the rule of period_start; null for the period none.';
-
 -- Each scope with a budget and the nearest scope above it that has one too: there its unused budget is reserved. Chains are those
 -- of the view scopes: a key belongs to its user, else its project, else its team, whatever else it names.
 create view budget_allocations as
@@ -145,8 +129,6 @@ as $$
 $$;
 comment on function scope_path(text, text) is 'A scope and everything above it, one row a level from 0; no row for a scope that no table knows.';
 
--- Settled counts what the scope was charged in periods that begin within its current one: one row, or several after its period
--- was changed from a shorter one.
 create function budget_levels(subject_kind text, subject_id text, at timestamptz)
 returns table (
     level integer, kind text, id text, organization_id text, blocked boolean, budget_usd numeric,
@@ -158,16 +140,11 @@ as $$
     with path as materialized (
         select * from scope_path(subject_kind, subject_id)
     ), sibling as (
-        select above.level, a.kind, a.id, a.budget_usd - coalesce(settled.usd, 0) as left_usd, coalesce(held.usd, 0) as held_usd
+        select above.level, a.kind, a.id, a.budget_usd - settled.usd as left_usd, coalesce(held.usd, 0) as held_usd
         from path above
         join budget_allocations a on a.ancestor_kind = above.kind and a.ancestor_id = above.id
-        cross join lateral (
-            select sum(s.spend_usd) as usd
-            from scope_spend s
-            where s.kind = a.kind and s.id = a.id
-              and s.period_start >= period_start(a.budget_period, at, a.budget_time_zone)
-              and s.period_start < coalesce(period_end(a.budget_period, at, a.budget_time_zone), 'infinity')
-        ) as settled
+        cross join lateral settled_spend(a.kind, a.id, period_start(a.budget_period, at, a.budget_time_zone),
+                                         period_end(a.budget_period, at, a.budget_time_zone)) as settled
         cross join lateral (
             select sum(h.amount_usd) as usd
             from hold_reservations h
@@ -188,18 +165,13 @@ as $$
     )
     select path.level, path.kind, path.id, path.organization_id, scope_blocked(path.kind, path.id), path.budget_usd,
            period_start(path.budget_period, at, path.budget_time_zone), period_end(path.budget_period, at, path.budget_time_zone),
-           coalesce(settled.usd, 0), coalesce(held.usd, 0), coalesce(reserved.usd, 0),
+           settled.usd, coalesce(held.usd, 0), coalesce(reserved.usd, 0),
            coalesce(reserved.kinds, '{}'), coalesce(reserved.ids, '{}'),
            coalesce(reserved.left_usd, '{}'), coalesce(reserved.held_usd, '{}')
     from path
     left join reserved on reserved.level = path.level
-    cross join lateral (
-        select sum(s.spend_usd) as usd
-        from scope_spend s
-        where s.kind = path.kind and s.id = path.id
-          and s.period_start >= period_start(path.budget_period, at, path.budget_time_zone)
-          and s.period_start < coalesce(period_end(path.budget_period, at, path.budget_time_zone), 'infinity')
-    ) as settled
+    cross join lateral settled_spend(path.kind, path.id, period_start(path.budget_period, at, path.budget_time_zone),
+                                     period_end(path.budget_period, at, path.budget_time_zone)) as settled
     cross join lateral (
         select sum(h.amount_usd) as usd
         from hold_reservations h

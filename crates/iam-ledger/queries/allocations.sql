@@ -8,7 +8,7 @@ with nodes as (
     select scope.kind, scope.id, scope.parent_kind, scope.parent_id,
            scope.rpm_limit::numeric as rpm, scope.tpm_limit::numeric as tpm,
            case when scope.budget_usd is not null
-                then greatest(scope.budget_usd - coalesce(spent.spend_usd, 0), 0) end as usd
+                then greatest(scope.budget_usd - settled.usd, 0) end as usd
     from (
         select * from scopes where organization_id = any($1::text[])
         union all
@@ -16,10 +16,10 @@ with nodes as (
         union all
         select * from scopes where kind = 'key' and parent_kind = 'user' and parent_id = any($2) and organization_id is null
     ) as scope
-    left join scope_spend as spent
-        on scope.budget_usd is not null and spent.kind = scope.kind and spent.id = scope.id
-       and spent.period_start
-           = period_start(scope.budget_period, coalesce($3::timestamptz, now()), scope.budget_time_zone)
+    left join lateral settled_spend(
+        scope.kind, scope.id, period_start(scope.budget_period, coalesce($3::timestamptz, now()), scope.budget_time_zone),
+        period_end(scope.budget_period, coalesce($3, now()), scope.budget_time_zone)
+    ) as settled on scope.budget_usd is not null
 ), key_takes as (
     select parent_kind, parent_id, sum(rpm) as rpm, sum(tpm) as tpm, sum(usd) as usd
     from nodes

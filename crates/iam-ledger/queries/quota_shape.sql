@@ -7,7 +7,7 @@ with path as materialized (
 ), root as (
     select * from path where parent_kind is null
 )
-select path.kind as "kind!", path.id as "id!", scope_blocked(path.kind, path.id) as "blocked!", path.budget_usd::text as budget_usd,
+select current_setting('transaction_read_only')::boolean as "read_only!", path.kind as "kind!", path.id as "id!", scope_blocked(path.kind, path.id) as "blocked!", path.budget_usd::text as budget_usd,
        period_start(path.budget_period, $3::timestamptz, path.budget_time_zone) as "period_start!",
        period_end(path.budget_period, $3, path.budget_time_zone) as period_end,
        coalesce((select config.version from config_versions config join root on root.kind = config.root_kind and root.id = config.root_id), 0)

@@ -23,6 +23,7 @@ use spend_queue::{Entry, Epoch, Shard, Usd};
 use sqlx::Connection;
 
 use crate::dead_letter;
+use crate::lease::BEGIN;
 use crate::{Ledger, LedgerError};
 use flush_log::FlushLog;
 pub(crate) use flush_log::seq_of;
@@ -55,8 +56,8 @@ pub struct Committed {
     /// Request ids of entries that were settled before, or earlier in the batch, with another payload. The first
     /// payload stays; somebody must look at why one id named two calls. Each is a dead letter.
     pub conflicts: Vec<String>,
-    /// Entries that PostgreSQL refused. They count nowhere; each is a dead letter, to be replayed when the cause is
-    /// mended.
+    /// Entries that cannot be settled ([`Entry::problem`]), or that PostgreSQL refused. They count nowhere; each is a dead letter,
+    /// to be replayed when the cause is mended.
     pub refused: u64,
     /// The sum of what the new entries cost.
     pub cost: Usd,
@@ -82,7 +83,9 @@ impl Ledger {
     /// together with others, change no sum and make no second dead letter. So the answer to every transient error is to
     /// run the batch again.
     ///
-    /// # What PostgreSQL refuses
+    /// # What is refused
+    ///
+    /// An entry with a [`Entry::problem`] becomes a dead letter with its bytes and its problem.
     ///
     /// When a value of the batch is to blame ([`LedgerError::blames_data`]), the batch is bisected inside one
     /// transaction: what is refused alone becomes a dead letter with its bytes and its reason, and everything else
@@ -142,17 +145,20 @@ impl Ledger {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
-            .begin_with("begin isolation level read committed read write")
+            .begin_with(BEGIN)
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
-        let entries: Vec<&Entry> = batch.entries.iter().collect();
+        // What says itself that it cannot be settled is kept aside without asking the server.
+        let (entries, refused): (Vec<&Entry>, Vec<&Entry>) =
+            batch.entries.iter().partition(|entry| entry.problem().is_none());
         let times = Times::at(batch.committed_at);
         // Boxed: the futures hold a batch's worth of columns by name.
         let written = Box::pin(async {
-            let settled = match way {
+            let mut settled = match way {
                 Way::Together => settle(&mut transaction, &entries, times).await?,
                 Way::Bisected => bisect::settle(&mut transaction, &entries, times).await?,
             };
+            settled.refuse(&refused);
             dead_letter::record(&mut transaction, batch.shard.index().into(), &settled, times.settled_at)
                 .await?;
             if let Some(log) = log {

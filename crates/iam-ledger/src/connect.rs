@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, Postgres};
 
 use crate::LedgerError;
 use crate::address::Address;
@@ -79,6 +80,8 @@ pub struct Ledger {
     pub(crate) shapes: Shapes,
     target: Arc<str>,
     acquire_timeout: Duration,
+    /// Whether the role only reads, wherever it is.
+    is_reader: bool,
 }
 
 impl Ledger {
@@ -92,12 +95,13 @@ impl Ledger {
     ///
     /// [`LedgerError::Url`], [`LedgerError::Connect`] and [`LedgerError::ConnectTimedOut`] say which step failed and
     /// never contain the password (a connection that ended in mid-handshake is transient: a server that starts, stops or is
-    /// replaced does that); [`LedgerError::ServerTooOld`] below PostgreSQL 14.
+    /// replaced does that); [`LedgerError::ServerTooOld`] below PostgreSQL 14; [`LedgerError::Standby`] when the server takes no
+    /// writes, which is transient: it may be promoted.
     pub async fn connect(url: &SecretString, options: LedgerOptions) -> Result<Self, LedgerError> {
         let Address { options: connect, target } = Address::parse(url)?;
         let connect = session(connect, &options);
         let probe_after_idle = options.probe_after_idle;
-        check_server(&connect, &target, options.connect_timeout).await?;
+        let is_reader = check_server(&connect, &target, options.connect_timeout).await?;
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections.max(1))
             .acquire_timeout(options.acquire_timeout)
@@ -113,7 +117,13 @@ impl Ledger {
             })
             .after_connect(|connection, _| Box::pin(secure(connection)))
             .connect_lazy_with(connect);
-        Ok(Self { pool, shapes: shapes(), target: target.into(), acquire_timeout: options.acquire_timeout })
+        Ok(Self {
+            pool,
+            shapes: shapes(),
+            target: target.into(),
+            acquire_timeout: options.acquire_timeout,
+            is_reader,
+        })
     }
 
     /// Closes all connections, waiting for those in use. Calls fail from now on, on every clone.
@@ -158,12 +168,37 @@ impl Ledger {
         })
     }
 
-    /// A connection outside the pool, for what must not leave its traces in one.
+    /// A connection to a primary outside the pool, for what must not leave its traces in one.
     pub(crate) async fn own_connection(&self) -> Result<PgConnection, LedgerError> {
-        PgConnection::connect_with(&self.pool.connect_options()).await.map_err(|error| LedgerError::Connect {
-            target: self.target.to_string(),
-            cause: Cause::new(error),
-        })
+        let failed =
+            |error| LedgerError::Connect { target: self.target.to_string(), cause: Cause::new(error) };
+        let mut connection =
+            PgConnection::connect_with(&self.pool.connect_options()).await.map_err(failed)?;
+        let server = sqlx::query_file!("queries/server_version.sql").fetch_one(&mut connection).await;
+        if server.map_err(failed)?.standby {
+            return Err(LedgerError::Standby { step: "connecting" });
+        }
+        Ok(connection)
+    }
+
+    /// A connection of the pool for reads by which money is decided: give it back by [`Ledger::believe`].
+    pub(crate) async fn reader(&self, step: &'static str) -> Result<PoolConnection<Postgres>, LedgerError> {
+        self.pool.acquire().await.map_err(|error| self.failed(step, error))
+    }
+
+    /// Whether what a connection said may be believed: a server that takes no writes may have old budgets. Its connection is
+    /// thrown away, so that the next call finds the primary where the address points to it.
+    pub(crate) fn believe(
+        &self,
+        mut connection: PoolConnection<Postgres>,
+        read_only: bool,
+        step: &'static str,
+    ) -> Result<(), LedgerError> {
+        if read_only && !self.is_reader {
+            connection.close_on_drop();
+            return Err(LedgerError::Standby { step });
+        }
+        Ok(())
     }
 
     pub(crate) fn failed(&self, step: &'static str, error: sqlx::Error) -> LedgerError {
@@ -200,25 +235,32 @@ async fn secure(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query_file!("queries/secure_session.sql").fetch_optional(connection).await.map(drop)
 }
 
-/// Not left to the pool, which retries a refused connection until its own timeout and then names no cause.
-async fn check_server(connect: &PgConnectOptions, target: &str, limit: Duration) -> Result<(), LedgerError> {
+/// Whether the role only reads. Not left to the pool, which retries a refused connection until its own timeout and then names no cause.
+async fn check_server(
+    connect: &PgConnectOptions,
+    target: &str,
+    limit: Duration,
+) -> Result<bool, LedgerError> {
     let target = || target.to_owned();
     let failed = |error| LedgerError::Connect { target: target(), cause: Cause::new(error) };
     let limit = if limit.is_zero() { Duration::MAX } else { limit };
     // Dropping the future abandons a connection that nobody else has.
-    let found = tokio::time::timeout(limit, async {
+    let server = tokio::time::timeout(limit, async {
         let mut connection = PgConnection::connect_with(connect).await?;
-        let found = sqlx::query_file!("queries/server_version.sql").fetch_one(&mut connection).await?.version;
+        let found = sqlx::query_file!("queries/server_version.sql").fetch_one(&mut connection).await?;
         connection.close().await?;
         Ok(found)
     })
     .await
     .map_err(|_| LedgerError::ConnectTimedOut { target: target(), waited: limit })?
     .map_err(failed)?;
-    if found < MIN_SERVER_VERSION {
-        return Err(LedgerError::ServerTooOld { target: target(), found });
+    if server.version < MIN_SERVER_VERSION {
+        return Err(LedgerError::ServerTooOld { target: target(), found: server.version });
     }
-    Ok(())
+    if server.standby {
+        return Err(LedgerError::Standby { step: "connecting" });
+    }
+    Ok(server.reader)
 }
 
 #[cfg(test)]

@@ -90,6 +90,9 @@ fn unreachable_server(error: &LedgerError) -> Finding {
     if let LedgerError::ServerTooOld { found, .. } = error {
         return settings::version(*found);
     }
+    if let LedgerError::Standby { .. } = error {
+        return settings::role(true);
+    }
     Finding::new(
         REACHABLE,
         Severity::Fatal,

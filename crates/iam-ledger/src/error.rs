@@ -1,12 +1,16 @@
 //! What can go wrong, whether trying again can help, and whether a batch's own data is to blame.
 
-use core::fmt;
+mod cause;
+
 use std::time::Duration;
 
 use rate_plan::TreeError;
+use spend_queue::EntryError;
 use thiserror::Error;
 
 use crate::{OverAllocation, ScopeKind};
+pub use cause::Cause;
+use cause::{READ_ONLY, UNAVAILABLE};
 
 /// The step of a refused COMMIT.
 const COMMITTING: &str = "committing";
@@ -44,6 +48,14 @@ pub enum LedgerError {
         target: String,
         /// `server_version_num`, such as 130004.
         found: i32,
+    },
+    /// The server takes no writes: it is a standby, or a primary that was fenced with `default_transaction_read_only`. Nothing was
+    /// written; and its budgets may be old, so none is told. It passes when the server is promoted, or the address points to
+    /// the primary.
+    #[error("{step}: the server is a standby, or read-only; it is asked again until it is a primary")]
+    Standby {
+        /// Which step.
+        step: &'static str,
     },
     /// No connection of the pool became free in time: all are in use, or the server does not answer.
     #[error("no connection to {target} within {waited:?}; all are in use or the server does not answer")]
@@ -142,6 +154,9 @@ pub enum LedgerError {
         /// What is wrong.
         problem: String,
     },
+    /// An entry of the queue breaks a rule that the ledger keeps. A retry cannot help.
+    #[error("the entry cannot be settled: {0}")]
+    Unsettleable(EntryError),
     /// There is no such dead letter.
     #[error("there is no dead letter {id}")]
     NoDeadLetter {
@@ -161,20 +176,22 @@ pub enum LedgerError {
     },
 }
 
-/// What the driver or the server said, on one line and without row values.
-///
-/// PostgreSQL's *detail* quotes whole rows, so it is left out of both `Display` and `Debug`.
-pub struct Cause(sqlx::Error);
-
 impl LedgerError {
     pub(crate) fn query(step: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
-        move |error| Self::Query { step, cause: Cause(error) }
+        move |error| {
+            let cause = Cause::new(error);
+            if cause.sqlstate().as_deref() == Some(READ_ONLY) {
+                Self::Standby { step }
+            } else {
+                Self::Query { step, cause }
+            }
+        }
     }
 
     /// What a failed COMMIT means. The server takes back only what it says it took back: conflicts (class 40) and
     /// deferred constraints (class 23). All else, a terminated session included, may come after the commit record.
     pub(crate) fn at_commit(error: sqlx::Error) -> Self {
-        let cause = Cause(error);
+        let cause = Cause::new(error);
         match cause.sqlstate() {
             Some(code) if code.starts_with("40") || code.starts_with("23") => {
                 Self::Query { step: COMMITTING, cause }
@@ -190,6 +207,7 @@ impl LedgerError {
             Self::Connect { cause, .. } => cause.is_transient() || cause.is_broken_handshake(),
             Self::Query { cause, .. } | Self::Migrate(cause) => cause.is_transient(),
             Self::ConnectTimedOut { .. }
+            | Self::Standby { .. }
             | Self::Busy { .. }
             | Self::OutcomeUnknown { .. }
             | Self::Vanished { .. } => true,
@@ -205,7 +223,7 @@ impl LedgerError {
             Self::Query { cause, .. } => cause
                 .sqlstate()
                 .is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class))),
-            Self::OutOfRange { .. } | Self::Unwritable { .. } => true,
+            Self::OutOfRange { .. } | Self::Unwritable { .. } | Self::Unsettleable(_) => true,
             _ => false,
         }
     }
@@ -215,6 +233,27 @@ impl LedgerError {
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Query { .. })
             && self.sqlstate().is_some_and(|code| ["40001", "40P01", "55P03"].contains(&&*code))
+    }
+
+    /// Whether the server gave up for the time or the memory that the call took: a smaller batch may pass where this one never will.
+    #[must_use]
+    pub fn is_too_slow(&self) -> bool {
+        self.sqlstate().is_some_and(|code| cause::TOO_SLOW.contains(&&*code))
+    }
+
+    /// Whether the server is not there for writes now, as while it starts, stops, or is promoted: what passes from one moment to the
+    /// next. Ask again soon.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Standby { .. } | Self::ConnectTimedOut { .. } | Self::Busy { .. } => true,
+            Self::Connect { .. } => self.is_transient(),
+            Self::Query { cause, .. } | Self::OutcomeUnknown { cause } => match cause.sqlstate() {
+                Some(code) => code.starts_with("08") || UNAVAILABLE.contains(&&*code),
+                None => cause.is_transient(),
+            },
+            _ => false,
+        }
     }
 
     pub(crate) const fn is_outcome_unknown(&self) -> bool {
@@ -232,6 +271,7 @@ impl LedgerError {
             Self::Query { cause, .. } => cause.sqlstate().is_some(),
             Self::OutOfRange { .. }
             | Self::Unwritable { .. }
+            | Self::Unsettleable(_)
             | Self::Vanished { .. }
             | Self::Unreadable { .. }
             | Self::OverAllocated(_)
@@ -252,6 +292,7 @@ impl LedgerError {
             | Self::Migrate(cause)
             | Self::TimeZone(cause)
             | Self::OutcomeUnknown { cause } => cause.sqlstate(),
+            Self::Standby { .. } => Some(READ_ONLY.to_owned()),
             _ => None,
         }
     }
@@ -268,7 +309,7 @@ impl LedgerError {
     #[must_use]
     pub fn constraint(&self) -> Option<&str> {
         match self {
-            Self::Query { cause, .. } | Self::Migrate(cause) => cause.0.as_database_error()?.constraint(),
+            Self::Query { cause, .. } | Self::Migrate(cause) => cause.constraint(),
             _ => None,
         }
     }
@@ -277,81 +318,6 @@ impl LedgerError {
 impl From<TreeError> for LedgerError {
     fn from(error: TreeError) -> Self {
         Self::Tree(error)
-    }
-}
-
-impl Cause {
-    pub(crate) const fn new(error: sqlx::Error) -> Self {
-        Self(error)
-    }
-
-    pub(crate) fn sqlstate(&self) -> Option<String> {
-        self.0.as_database_error()?.code().map(std::borrow::Cow::into_owned)
-    }
-
-    fn is_transient(&self) -> bool {
-        match &self.0 {
-            sqlx::Error::Io(_)
-            | sqlx::Error::PoolTimedOut
-            | sqlx::Error::WorkerCrashed
-            | sqlx::Error::BeginFailed => true,
-            sqlx::Error::Database(_) => self.sqlstate().is_some_and(|code| is_transient_sqlstate(&code)),
-            _ => false,
-        }
-    }
-}
-
-impl Cause {
-    /// A handshake that broke off: what a server or a proxy that starts, stops or is replaced leaves behind. Whatever else
-    /// answers in a protocol of its own looks the same, so it is asked again too; the message says what came.
-    fn is_broken_handshake(&self) -> bool {
-        match &self.0 {
-            sqlx::Error::Protocol(_) => true,
-            sqlx::Error::Tls(error) => {
-                let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
-                std::iter::from_fn(|| {
-                    let this = cause?;
-                    cause = this.source();
-                    Some(this)
-                })
-                .any(|error| error.is::<std::io::Error>())
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Connections (08), resources (53) and conflicts; a server that stops or starts (57P01 to 57P03, 57P05); a timeout
-/// (57014, 25P03, 55P03); a primary that just became a standby (25006).
-fn is_transient_sqlstate(code: &str) -> bool {
-    code.starts_with("08")
-        || code.starts_with("53")
-        || ["40001", "40P01", "40003", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "25P03", "25006"]
-            .contains(&code)
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0.as_database_error() {
-            Some(error) => error.message().to_owned(),
-            None => self.0.to_string(),
-        };
-        for (index, line) in text.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
-            if index > 0 {
-                f.write_str("; ")?;
-            }
-            f.write_str(line)?;
-        }
-        match self.sqlstate() {
-            Some(code) => write!(f, " (SQLSTATE {code})"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Debug for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cause({self})")
     }
 }
 
@@ -364,26 +330,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conflicts_timeouts_and_restarts_are_transient_and_refusals_are_not() {
-        for code in ["08006", "40001", "40P01", "53300", "55P03", "57P01", "57P03", "57014"] {
-            assert!(is_transient_sqlstate(code), "{code}");
-        }
-        for code in ["22P02", "23505", "28P01", "3D000", "42P01", "57P04", "XX001"] {
-            assert!(!is_transient_sqlstate(code), "{code}");
-        }
-    }
-
-    #[test]
     fn a_connection_that_breaks_during_commit_leaves_the_outcome_unknown() {
         let broken = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         let error = LedgerError::at_commit(sqlx::Error::Io(broken));
         assert!(matches!(error, LedgerError::OutcomeUnknown { .. }));
         assert!(error.is_transient() && !error.blames_data());
-    }
-
-    #[test]
-    fn a_cause_of_several_lines_becomes_one() {
-        let cause = Cause(sqlx::Error::Protocol("one\n\n  two\r\n".into()));
-        assert_eq!(cause.to_string(), "encountered unexpected or invalid data: one; two");
     }
 }

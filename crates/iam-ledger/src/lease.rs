@@ -3,6 +3,10 @@
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres};
 
+/// How each transaction that writes begins. Not `read write`: that would write to a primary which an operator fenced with
+/// `default_transaction_read_only`.
+pub(crate) const BEGIN: &str = "begin isolation level read committed";
+
 /// A connection of the pool for one transaction.
 ///
 /// When the future that uses it is dropped half-way, sqlx 0.9.0 may put a connection with an open transaction back into the

@@ -21,6 +21,7 @@ mod quota;
 mod rate_tree;
 mod report;
 mod shard_locks;
+mod spend_retention;
 mod spool_announcement;
 mod usage_report;
 mod usage_sums;

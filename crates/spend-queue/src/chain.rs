@@ -21,10 +21,10 @@ impl Chain {
     /// The link of the entry with this sequence number, time of queueing and body, right after the entry that `self`
     /// belongs to.
     #[must_use]
-    pub fn next(self, seq: u64, queued: Millis, body: &str) -> Self {
+    pub fn next(self, seq: u64, queued: Millis, body: impl AsRef<[u8]>) -> Self {
         let mut hash = Sha1::new();
         hash.update(format!("{self}{seq},{queued},"));
-        hash.update(body.as_bytes());
+        hash.update(body);
         Self(hash.finalize().into())
     }
 

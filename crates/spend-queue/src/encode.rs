@@ -56,8 +56,8 @@ impl RequestDigest {
 }
 
 impl PayloadCheck {
-    pub(crate) fn of(body: &str) -> Self {
-        Self(first_half(body.as_bytes()))
+    pub(crate) fn of(body: impl AsRef<[u8]>) -> Self {
+        Self(first_half(body.as_ref()))
     }
 
     /// The 16 bytes, as the ledger keeps them.

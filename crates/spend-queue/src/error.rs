@@ -68,9 +68,9 @@ pub enum FieldProblem {
     Unwritable(String),
 }
 
-/// Why the bytes at some place of a queue are not an entry.
+/// Why the bytes at some place of a queue are not an entry, or not one that can be settled ([`crate::Entry::problem`]).
 ///
-/// The queue stops there: such bytes may be somebody's bill, so nothing skips or drops them.
+/// Where they are not an entry the queue stops: such bytes may be somebody's bill, so nothing skips or drops them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EntryError {

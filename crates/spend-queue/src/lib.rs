@@ -14,6 +14,7 @@ mod pending;
 mod prefix;
 mod queue;
 mod receipt;
+mod salvage;
 mod scope;
 mod shard;
 mod start;

@@ -7,7 +7,7 @@ use chrono::{DateTime, Datelike, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{EntryError, EventError, FieldProblem, ScopeRef, ScopeRefError, SpendEvent, Usd};
+use crate::{EntryError, EventError, FieldProblem, ScopeRef, ScopeRefError, SpendEvent, Usd, salvage};
 
 /// The kind of the scope that stands in for a key whose stable id the entry does not say; its id is the hash of the secret.
 pub const OLDER_KEY: &str = "older_key";
@@ -23,6 +23,8 @@ pub(crate) struct Charged {
     pub(crate) event: SpendEvent,
     /// The counters that the older deployment added its spend to.
     pub(crate) counters: Vec<ScopeRef>,
+    /// Why it cannot be settled, if it cannot.
+    pub(crate) problem: Option<EntryError>,
 }
 
 #[derive(Deserialize)]
@@ -60,8 +62,60 @@ struct Older<'a> {
     org_id: Option<String>,
 }
 
-/// Reads an entry of format 1.
+/// The parts by which an entry is charged, each as it is written: another may be what makes it one that cannot be settled.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    request_id: &'a RawValue,
+    #[serde(default, borrow)]
+    api_key: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    spend: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    spend_valid: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    team_id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    user_id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    org_id: Option<&'a RawValue>,
+}
+
+/// Reads an entry of format 1; one that breaks a rule, but says what it charges, with its problem.
 pub(crate) fn decode(text: &str) -> Result<Charged, EntryError> {
+    read(text).or_else(|problem| salvaged(text, &problem).ok_or(problem))
+}
+
+/// What an entry that cannot be settled added to the counters: their names are its texts, whatever these hold.
+fn salvaged(text: &str, problem: &EntryError) -> Option<Charged> {
+    let parts: Parts<'_> = serde_json::from_str(text).ok()?;
+    let is_text = parts.request_id.get().starts_with('"') && parts.request_id.get() != "\"\"";
+    let is_valid = parts.spend_valid.is_none_or(|valid| valid.get() != "false");
+    let cost = match parts.spend {
+        Some(digits) if is_valid => amount(digits.get()).ok()?.0,
+        _ => None,
+    };
+    if cost.is_some_and(|cost| cost.is_negative() || cost.counter().is_err()) {
+        return None;
+    }
+    let named = [
+        ("organization", parts.org_id),
+        ("team", parts.team_id),
+        ("user", parts.user_id),
+        ("key", parts.api_key),
+    ];
+    let counters = named.into_iter().filter_map(|(kind, id)| {
+        salvage::text(id).filter(|id| !id.is_empty()).map(|id| ScopeRef::checked(kind, &id))
+    });
+    let counters: Vec<_> = counters.collect();
+    let mut event =
+        SpendEvent::new(salvage::text(Some(parts.request_id)).unwrap_or_default(), "", counters.clone());
+    event.cost = cost;
+    is_text.then(|| Charged { event, counters, problem: Some(problem.clone()) })
+}
+
+/// Reads an entry of format 1 that can be settled.
+fn read(text: &str) -> Result<Charged, EntryError> {
     let older: Older<'_> = serde_json::from_str(text).map_err(|error| EntryError::Json(error.to_string()))?;
     let (cost, rounded) = match (older.spend_valid.unwrap_or(true), older.spend) {
         (true, Some(digits)) => amount(digits.get())?,
@@ -103,7 +157,7 @@ pub(crate) fn decode(text: &str) -> Result<Charged, EntryError> {
         event.metadata.insert(DIGITS.to_owned(), digits.get().into());
     }
     event.validate()?;
-    Ok(Charged { event, counters })
+    Ok(Charged { event, counters, problem: None })
 }
 
 /// The amount of a JSON number from its digits, and whether it had to be rounded to a picodollar. A program that computes
@@ -160,7 +214,8 @@ mod tests {
 
     #[test]
     fn the_ledger_charges_the_stable_key_and_the_old_counters_the_hash() {
-        let Charged { event, counters } = decode(WHOLE).unwrap();
+        let Charged { event, counters, problem } = decode(WHOLE).unwrap();
+        assert_eq!(problem, None);
         assert_eq!(names(&event.scopes), ["organization/o", "team/t", "user/u", "key/k"]);
         assert_eq!(names(&counters), ["organization/o", "team/t", "user/u", "key/0ff"]);
         assert_eq!(event.cost, Some(Usd::from_picos(2_700_000)));
@@ -172,12 +227,12 @@ mod tests {
     #[test]
     fn an_entry_without_a_stable_key_is_charged_to_its_hash_and_one_that_names_nobody_is_charged_too() {
         for missing in ["", r#""key_id":"","#, r#""key_id":null,"#] {
-            let Charged { event, counters } = with(r#""key_id":"k","#, missing).unwrap();
+            let Charged { event, counters, .. } = with(r#""key_id":"k","#, missing).unwrap();
             assert_eq!(names(&event.scopes), ["organization/o", "team/t", "user/u", "older_key/0ff"]);
             assert_eq!(names(&counters).last().unwrap(), "key/0ff");
             assert_eq!(event.key_id, None);
         }
-        let Charged { event, counters } = decode(r#"{"request_id":"r","spend":1}"#).unwrap();
+        let Charged { event, counters, .. } = decode(r#"{"request_id":"r","spend":1}"#).unwrap();
         assert_eq!(names(&event.scopes), ["unattributed/format-1"]);
         assert_eq!((event.model.as_str(), counters.len()), ("unknown", 0));
     }
@@ -222,15 +277,30 @@ mod tests {
         {
             assert!(decode(text).is_err(), "{text}");
         }
-        for (from, to) in [
-            ("\"r\"", "\"r\",\"request_id\":\"s\""),
-            (":3", ":-3"),
-            (":3", ":3.5"),
-            ("\"t\"", "\"t\\n\""),
-            ("\"0ff\"", "7"),
+        assert!(with("\"r\"", "\"r\",\"request_id\":\"s\"").is_err());
+    }
+
+    #[test]
+    fn what_says_its_charge_and_cannot_be_stored_keeps_its_counters_and_says_what_is_wrong() {
+        let long = "u".repeat(129);
+        for (from, to, counter) in [
+            (":3", ":-3", "user/u"),
+            (":3", ":3.5", "user/u"),
+            (":3", ":18446744073709551615", "user/u"),
+            ("\"t\"", "\"t\\u0000\"", "team/t\0"),
+            ("\"t\"", "\"t\\n\"", "team/t\n"),
+            ("\"u\"", &format!("\"{long}\""), &format!("user/{long}")),
+            ("\"m\"", "\"m\\u0000\"", "team/t"),
+            ("\"m\"", "\"\\ud800\"", "team/t"),
+            ("\"success\"", "\"\\u0000\"", "key/0ff"),
+            ("\"success\"", "7", "key/0ff"),
+            ("\"r\"", "\"\\u0000\"", "key/0ff"),
         ] {
-            assert!(with(from, to).is_err(), "{to}");
+            let Charged { event, counters, problem } = with(from, to).unwrap();
+            assert!(problem.is_some(), "{to}");
+            assert_eq!(event.cost, Some(Usd::from_picos(2_700_000)), "{to}");
+            assert_eq!(counters.len(), 4, "{to}");
+            assert!(names(&counters).iter().any(|name| name == counter), "{to}: {counters:?}");
         }
-        assert!(with("\"u\"", &format!("\"{}\"", "u".repeat(129))).is_err());
     }
 }

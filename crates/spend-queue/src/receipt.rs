@@ -93,7 +93,7 @@ pub enum Index {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stop {
-    /// The next item is no entry. It may be a bill, so nothing skips it.
+    /// The next item is no entry, and cannot be told from a damaged one. It may be a bill, so nothing skips it.
     Corrupt {
         /// Its place in the list, 0 for the head.
         position: usize,
@@ -133,7 +133,8 @@ pub struct Receipt {
 }
 
 impl Peeked {
-    /// Reads the raw head of a list: the longest prefix that decodes, with an unbroken chain where there is one.
+    /// Reads the raw head of a list: the longest prefix that decodes, with an unbroken chain where there is one. What does not
+    /// decode, and is proven by the chain to be what was enqueued, is part of it ([`Entry::problem`]).
     ///
     /// What every implementation of [`crate::SpendQueue`] returns from a peek, so all agree on where a batch ends.
     pub fn read(shard: Shard, raw: impl IntoIterator<Item = Vec<u8>>, depth: u64, index: Index) -> Self {
@@ -142,7 +143,13 @@ impl Peeked {
         let decode = if shard.is_older() { Entry::decode_older } else { Entry::decode };
         for (position, raw) in raw.into_iter().enumerate() {
             let stop = match decode(raw.clone()) {
-                Err(error) => Some(Stop::Corrupt { position, raw, error }),
+                Err(error) => match peeked.proven(&raw, &error) {
+                    Some(entry) => {
+                        peeked.entries.push(entry);
+                        None
+                    }
+                    None => Some(Stop::Corrupt { position, raw, error }),
+                },
                 Ok(entry) if peeked.breaks(&entry) => Some(Stop::ChainBreak { position }),
                 Ok(entry) => match cost.checked_add(entry.event.cost.unwrap_or_default()) {
                     Some(sum) if sum.counter().is_ok() => {
@@ -167,6 +174,11 @@ impl Peeked {
         let Entry { link, event, .. } = self.entries.first()?;
         let queued = link.map(|link| link.queued);
         queued.or_else(|| event.ended_at.or(event.started_at).map(Millis::of))
+    }
+
+    /// An entry that cannot be decoded, if the one before it proves that it is whole.
+    fn proven(&self, raw: &[u8], error: &EntryError) -> Option<Entry> {
+        if self.shard.is_older() { None } else { Entry::proven(self.entries.last(), raw, error) }
     }
 
     fn breaks(&self, entry: &Entry) -> bool {

@@ -85,7 +85,9 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
     /// Carries batches of at most `size` entries of a shard: at most four, and up to fifteen more if they stand behind
     /// these by then.
     ///
-    /// `goes_on` is asked between two batches. When it says no, what is committed is acknowledged, and the step ends.
+    /// `clock` is asked once a batch, when its commit begins: a step may last for minutes, and an event without any time counts as
+    /// of its own commit. `goes_on` is asked between two batches. When it says no, what is committed is acknowledged, and the
+    /// step ends.
     ///
     /// Dropping the future is safe at every point: what is not acknowledged comes again. That a commit is not cancelled
     /// half-way is [`crate::Uncancelled`]'s business.
@@ -95,11 +97,11 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         &self,
         shard: Shard,
         size: BatchLimit,
-        now: DateTime<Utc>,
+        clock: impl Fn() -> DateTime<Utc> + Send,
         goes_on: impl Fn() -> bool + Send,
     ) -> Step<Q::Error, L::Error> {
         let mut flushed = Flushed::default();
-        let outcome = self.carry(shard, size, now, goes_on, &mut flushed).await;
+        let outcome = self.carry(shard, size, clock, goes_on, &mut flushed).await;
         Step { flushed, outcome }
     }
 
@@ -107,7 +109,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
         &self,
         shard: Shard,
         size: BatchLimit,
-        now: DateTime<Utc>,
+        clock: impl Fn() -> DateTime<Utc> + Send,
         goes_on: impl Fn() -> bool + Send,
         flushed: &mut Flushed,
     ) -> Result<(), FlushError<Q::Error, L::Error>> {
@@ -129,7 +131,7 @@ impl<Q: SpendQueue, L: SpendLedger> Flusher<Q, L> {
             // A window of one batch is as much as a peek may return: no more of it would be seen.
             let looks_behind = before.is_some() && entries.len() == 0 && windows < WINDOWS && goes_on();
             let (committed, taken) =
-                tokio::join!(self.commit(&batch, now).instrument(batch.span.clone()), async {
+                tokio::join!(self.commit(&batch, clock()).instrument(batch.span.clone()), async {
                     let taken = self.acknowledge(before.as_ref(), flushed).await?;
                     let there_is_more = taken && flushed.left > batch.len();
                     let behind = if looks_behind && there_is_more {

@@ -50,6 +50,16 @@ pub trait SpendLedger: Clone + Send + Sync + 'static {
     /// Whether the same call may succeed later without anybody mending anything.
     fn is_transient(error: &Self::Error) -> bool;
 
+    /// Whether the commit took too long, or too much, so that a smaller batch may pass where this one never will.
+    fn is_too_slow(_error: &Self::Error) -> bool {
+        false
+    }
+
+    /// Whether the ledger is not there at the moment and may be in the next one: ask again soon.
+    fn is_unavailable(_error: &Self::Error) -> bool {
+        false
+    }
+
     /// What kind of failure it is, for counting: few values, such as the class of a SQLSTATE; `none` when there is no answer to
     /// tell by.
     fn error_class(_error: &Self::Error) -> Cow<'static, str> {
@@ -71,6 +81,14 @@ impl SpendLedger for Ledger {
 
     fn is_transient(error: &LedgerError) -> bool {
         error.is_transient()
+    }
+
+    fn is_too_slow(error: &LedgerError) -> bool {
+        error.is_too_slow()
+    }
+
+    fn is_unavailable(error: &LedgerError) -> bool {
+        error.is_unavailable()
     }
 
     fn error_class(error: &LedgerError) -> Cow<'static, str> {
@@ -116,6 +134,18 @@ impl<L: SpendLedger> SpendLedger for Uncancelled<L> {
             UncancelledError::Ledger(error) => L::is_transient(error),
             UncancelledError::Silent(_) | UncancelledError::Task(_) => true,
         }
+    }
+
+    fn is_too_slow(error: &Self::Error) -> bool {
+        match error {
+            UncancelledError::Ledger(error) => L::is_too_slow(error),
+            UncancelledError::Silent(_) => true,
+            UncancelledError::Task(_) => false,
+        }
+    }
+
+    fn is_unavailable(error: &Self::Error) -> bool {
+        matches!(error, UncancelledError::Ledger(error) if L::is_unavailable(error))
     }
 
     fn error_class(error: &Self::Error) -> Cow<'static, str> {

@@ -99,6 +99,14 @@ impl<L: SpendLedger> SpendLedger for Observed<L> {
         L::is_transient(error)
     }
 
+    fn is_too_slow(error: &Self::Error) -> bool {
+        L::is_too_slow(error)
+    }
+
+    fn is_unavailable(error: &Self::Error) -> bool {
+        L::is_unavailable(error)
+    }
+
     fn error_class(error: &Self::Error) -> Cow<'static, str> {
         L::error_class(error)
     }

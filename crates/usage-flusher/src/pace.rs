@@ -31,13 +31,27 @@ pub enum PaceError {
     Wait(Duration, Duration),
 }
 
+/// After so many steps at a size to which batches were lowered, twice as many entries are tried again: seldom, since each try that
+/// fails costs a time-out.
+const STEPS_BEFORE_RAISE: u32 = 16;
+
 /// Batch size and wait of one shard: sizes double while the queue is ahead of the flusher and shrink when it is
-/// not; waits start at the linger and double while nothing comes.
+/// not; waits start at the linger and double while nothing comes. A batch that could not be committed in its time halves what may
+/// be asked for, also below the smallest batch.
 #[derive(Debug, Clone)]
 pub struct Pace {
     limits: PaceLimits,
     size: BatchLimit,
     wait: Duration,
+    lowered: Option<Lowered>,
+}
+
+/// What may be asked for after a batch that was too large.
+#[derive(Debug, Clone, Copy)]
+struct Lowered {
+    entries: u32,
+    /// Steps at this size since it was lowered or raised.
+    steps: u32,
 }
 
 impl Pace {
@@ -53,7 +67,7 @@ impl Pace {
         if limits.linger > limits.idle {
             return Err(PaceError::Wait(limits.linger, limits.idle));
         }
-        Ok(Self { limits, size: limits.smallest, wait: limits.linger })
+        Ok(Self { limits, size: limits.smallest, wait: limits.linger, lowered: None })
     }
 
     /// How many entries to commit together next.
@@ -68,12 +82,13 @@ impl Pace {
     /// no backlog: at a steady rate there is always something left, and going on for that would make a transaction of every few.
     pub fn after(&mut self, taken: u64, left: u64) -> Duration {
         if taken == 0 {
-            self.size = self.limits.smallest;
+            self.resize(0);
             let wait = self.wait;
             self.wait = (wait * 2).min(self.limits.idle);
             return wait;
         }
         self.wait = self.limits.linger;
+        self.raise(taken);
         if left >= self.limits.smallest.get().into() {
             self.resize(u64::from(self.size.get()) * 2);
             return Duration::ZERO;
@@ -82,9 +97,32 @@ impl Pace {
         self.limits.linger
     }
 
+    /// Takes in that a batch of this size could not be committed in its time, and that half of it may be.
+    pub fn too_large(&mut self) {
+        let entries = (self.size.get() / 2).max(1);
+        self.lowered = Some(Lowered { entries, steps: 0 });
+        self.resize(entries.into());
+    }
+
+    /// Lets batches grow again, after enough steps that were full at the lowered size.
+    fn raise(&mut self, taken: u64) {
+        let Some(lowered) = &mut self.lowered else { return };
+        if taken < lowered.entries.into() {
+            return;
+        }
+        lowered.steps += 1;
+        if lowered.steps == STEPS_BEFORE_RAISE {
+            *lowered = Lowered { entries: lowered.entries.saturating_mul(2), steps: 0 };
+            if lowered.entries >= self.limits.largest.get() {
+                self.lowered = None;
+            }
+        }
+    }
+
     fn resize(&mut self, wanted: u64) {
         let wanted = u32::try_from(wanted).unwrap_or(MAX_BATCH).min(MAX_BATCH);
         let bounded = wanted.clamp(self.limits.smallest.get(), self.limits.largest.get());
+        let bounded = self.lowered.map_or(bounded, |lowered| bounded.min(lowered.entries));
         self.size = BatchLimit::new(bounded).unwrap_or(self.limits.smallest);
     }
 }
@@ -143,6 +181,36 @@ mod tests {
         assert_eq!(waits, [millis(100), millis(200), millis(400), millis(700), millis(700)]);
         let _ = pace.after(1, 0);
         assert_eq!(pace.after(0, 0), millis(100));
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_halves_what_is_asked_for_until_enough_have_passed() {
+        let mut pace = pace();
+        for _ in 0..4 {
+            let _ = pace.after(1000, 5_000);
+        }
+        let halves = [1000, 500, 250, 125, 62].map(|size| {
+            assert_eq!(pace.size(), limit(size));
+            pace.too_large();
+            pace.size().get()
+        });
+        assert_eq!(halves, [500, 250, 125, 62, 31], "also below the smallest");
+        for size in [31, 62, 124, 248, 496] {
+            for _ in 0..STEPS_BEFORE_RAISE {
+                assert_eq!(pace.size(), limit(size));
+                assert_eq!(pace.after(size.into(), 5_000), Duration::ZERO);
+            }
+        }
+        // As much as the bound: nothing is lowered any more.
+        let _ = pace.after(pace.size().get().into(), 5_000);
+        for _ in 0..STEPS_BEFORE_RAISE {
+            let _ = pace.after(pace.size().get().into(), 5_000);
+        }
+        assert_eq!(pace.size(), limit(1000));
+        for _ in 0..20 {
+            pace.too_large();
+        }
+        assert_eq!(pace.size(), BatchLimit::MIN);
     }
 
     #[test]

@@ -104,6 +104,7 @@ async fn look_at(redis: &LiveRedis, shard: Shard, board: &Board) -> Result<(), L
 async fn tend(ledger: &Ledger, board: &Board) -> Result<(), LedgerError> {
     let expired = ledger.expire_holds(Utc::now(), SWEPT).await?;
     counter!("tallyweir_holds_expired_total").increment(expired);
+    ledger.prune_spend_quarters(SWEPT).await?;
     let headroom = ledger.partition_headroom(None).await?;
     let unplaced = ledger.default_partition_rows().await?;
     gauge!("tallyweir_partition_headroom_months").set(f64::from(headroom));

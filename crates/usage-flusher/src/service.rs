@@ -127,7 +127,7 @@ async fn drive<Q: SpendQueue, L: SpendLedger>(
             permit = turn_comes => permit,
         };
         let goes_on = || !*stop.borrow() && ours.borrow().contains(&shard);
-        let turn = worker.turn(&flusher, Utc::now(), goes_on).await;
+        let turn = worker.turn(&flusher, Utc::now, goes_on).await;
         drop(permit);
         wait = turn.wait;
         let (flushed, outcome) = (turn.step.flushed.entries, turn.step.outcome);

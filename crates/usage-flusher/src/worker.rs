@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use chrono::{DateTime, Utc};
-use spend_queue::{Shard, SpendQueue};
+use spend_queue::{QueueError, Shard, SpendQueue};
 
+use crate::flush_error::FlushError;
 use crate::flusher::{Flusher, Step};
 use crate::ledger::SpendLedger;
 use crate::pace::Pace;
 
 /// The shortest and the longest wait after a failed step.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The longest wait for a server that is about to be there: one that starts, or a standby before its promotion. A look each half
+/// second costs nothing, and what waits is settled right after.
+const SOON: Duration = Duration::from_millis(500);
 
 /// Works on one shard. It remembers its pace and nothing of the queue, so another may take over at any time.
 #[derive(Debug)]
@@ -44,22 +49,31 @@ impl Worker {
         self.shard
     }
 
-    /// One step, at this time; between two batches it asks whether it goes on. Dropping the future is safe at every point.
+    /// One step by this clock; between two batches it asks whether it goes on. Dropping the future is safe at every point.
     pub async fn turn<Q: SpendQueue, L: SpendLedger>(
         &mut self,
         flusher: &Flusher<Q, L>,
-        now: DateTime<Utc>,
+        clock: impl Fn() -> DateTime<Utc> + Send,
         goes_on: impl Fn() -> bool + Send,
     ) -> Turn<Q, L> {
-        let step = flusher.step(self.shard, self.pace.size(), now, goes_on).await;
+        let step = flusher.step(self.shard, self.pace.size(), clock, goes_on).await;
         if step.outcome.is_ok() || step.flushed.entries > 0 {
             self.backoff = None;
         }
         let wait = match &step.outcome {
             Ok(()) => self.pace.after(step.flushed.entries, step.flushed.left),
-            Err(_) => self.back_off(),
+            Err(error) => self.after_failure::<_, L>(error),
         };
         Turn { step, wait }
+    }
+
+    fn after_failure<Q: QueueError, L: SpendLedger>(&mut self, error: &FlushError<Q, L::Error>) -> Duration {
+        let FlushError::Commit(error) = error else { return self.back_off() };
+        if L::is_too_slow(error) {
+            self.pace.too_large();
+        }
+        let wait = self.back_off();
+        if L::is_unavailable(error) { wait.min(SOON) } else { wait }
     }
 
     fn back_off(&mut self) -> Duration {

@@ -140,7 +140,7 @@ async fn old_rows_of_the_flush_log_are_pruned_and_the_audit_stays_exact() {
     let flush = Flusher::new(stack.hot.clone(), stack.ledger.clone());
     for id in 0..4 {
         stack.hot.enqueue(&event(&format!("r{id}"), 5)).await.unwrap();
-        flush.step(shard(), BatchLimit::MIN, now(), || true).await.outcome.unwrap();
+        flush.step(shard(), BatchLimit::MIN, now, || true).await.outcome.unwrap();
     }
     let aged =
         "update flush_log set committed_at = now() - make_interval(days => 100 - 10 * last_seq::integer)";

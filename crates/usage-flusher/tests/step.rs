@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use iam_ledger::Committed;
 use spend_queue::{
     Acked, BatchLimit, EncodedEvent, Enqueued, Epoch, MemoryQueue, MemoryQueueError, Peeked, Receipt,
@@ -34,6 +35,8 @@ struct ModelLedger(Arc<Mutex<Model>>);
 struct Model {
     settled: HashMap<String, Usd>,
     fault: Option<Fault>,
+    /// When each commit began, as it was told.
+    instants: Vec<DateTime<Utc>>,
     /// Where a commit waits for the queue, when so many are settled.
     meets: Option<(usize, Arc<Barrier>)>,
 }
@@ -64,7 +67,8 @@ impl SpendLedger for ModelLedger {
         if let Some((_, meets)) = meets.filter(|(settled, _)| self.count() == *settled) {
             meets.wait().await;
         }
-        let Model { settled, fault, .. } = &mut *self.0.lock().unwrap();
+        let Model { settled, fault, instants, .. } = &mut *self.0.lock().unwrap();
+        instants.push(batch.committed_at);
         let fault = fault.take();
         let mut committed = Committed::default();
         if fault != Some(Fault::Before) {
@@ -162,7 +166,7 @@ type ModelStep = Step<MemoryQueueError, Told>;
 
 /// One step in batches of at most two, to its end.
 async fn step(flusher: &Flusher<ModelQueue, ModelLedger>) -> ModelStep {
-    flusher.step(shard(), limit(2), now(), || true).await
+    flusher.step(shard(), limit(2), now, || true).await
 }
 
 async fn drain(flusher: &Flusher<ModelQueue, ModelLedger>) {
@@ -214,6 +218,20 @@ async fn step_with_a_meeting(queue: ModelQueue, settled: usize, meets: Arc<Barri
 }
 
 #[tokio::test]
+async fn each_batch_of_a_step_is_committed_at_its_own_instant() {
+    let ledger = ModelLedger::default();
+    let flusher = backlog(ModelQueue::default(), &ledger, 8);
+    // A minute passes with each look at the clock, and with the third comes midnight.
+    let (looks, first): (AtomicUsize, DateTime<Utc>) =
+        (AtomicUsize::new(0), "2026-03-01T23:58:00Z".parse().unwrap());
+    let clock = || first + TimeDelta::minutes(looks.fetch_add(1, Ordering::Relaxed).try_into().unwrap());
+    flusher.step(shard(), limit(2), clock, || true).await.outcome.unwrap();
+    let days: Vec<String> =
+        ledger.0.lock().unwrap().instants.iter().map(|at| at.format("%dT%H:%M").to_string()).collect();
+    assert_eq!(days, ["01T23:58", "01T23:59", "02T00:00", "02T00:01"]);
+}
+
+#[tokio::test]
 async fn a_batch_is_acknowledged_while_the_next_is_committed() {
     let meets = Arc::new(Barrier::new(2));
     let queue = ModelQueue { ack_meets: Some(Arc::clone(&meets)), ..ModelQueue::default() };
@@ -239,7 +257,7 @@ async fn nothing_is_taken_from_behind_a_batch_that_is_no_longer_the_head() {
         }
         true
     };
-    let step = flusher.step(shard(), limit(2), now(), replaced).await;
+    let step = flusher.step(shard(), limit(2), now, replaced).await;
     step.outcome.unwrap();
     assert_eq!((step.flushed, ledger.count()), (Flushed { entries: 6, left: 6 }, 8));
     assert_eq!(flusher.queue().peeks.load(Ordering::Relaxed), 2);
@@ -248,7 +266,7 @@ async fn nothing_is_taken_from_behind_a_batch_that_is_no_longer_the_head() {
 #[tokio::test]
 async fn a_step_that_is_told_to_stop_acknowledges_what_is_committed_and_leaves_the_rest() {
     let (flusher, ledger) = setup();
-    let stopped = flusher.step(shard(), limit(1), now(), || false).await;
+    let stopped = flusher.step(shard(), limit(1), now, || false).await;
     stopped.outcome.unwrap();
     assert_eq!(stopped.flushed, Flushed { entries: 1, left: 2 });
     assert_eq!((ledger.count(), flusher.queue().queue.raw(shard()).len()), (1, 2));
@@ -276,7 +294,7 @@ async fn a_commit_that_fails_later_in_a_step_keeps_nothing_from_being_acknowledg
             ledger.fail_once(fault);
             true
         };
-        let failed = flusher.step(shard(), limit(2), now(), fail_next).await;
+        let failed = flusher.step(shard(), limit(2), now, fail_next).await;
         assert!(matches!(failed.outcome.unwrap_err(), FlushError::Commit(Told)));
         assert_eq!(failed.flushed, Flushed { entries: 2, left: 1 });
         drain(&flusher).await;
@@ -311,7 +329,7 @@ async fn a_head_that_changed_is_the_last_that_a_step_acknowledges() {
         }
         true
     };
-    let changed = flusher.step(shard(), limit(2), now(), taken_by_another).await;
+    let changed = flusher.step(shard(), limit(2), now, taken_by_another).await;
     changed.outcome.unwrap();
     assert_eq!((changed.flushed.entries, ledger.count()), (0, 3));
     assert_eq!((flusher.queue().acks.load(Ordering::Relaxed), queue.raw(shard()).len()), (1, 2));

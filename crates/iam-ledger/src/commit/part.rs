@@ -44,7 +44,7 @@ pub(crate) struct Settled<'a> {
     pub(crate) refused: Vec<(&'a Entry, LedgerError)>,
 }
 
-impl Settled<'_> {
+impl<'a> Settled<'a> {
     /// Takes in what became of another part.
     pub(super) fn merge(&mut self, other: Self) -> Result<(), LedgerError> {
         self.new += other.new;
@@ -53,6 +53,14 @@ impl Settled<'_> {
         self.conflicts.extend(other.conflicts);
         self.refused.extend(other.refused);
         Ok(())
+    }
+
+    /// Adds entries that cannot be settled, whatever the server says.
+    pub(super) fn refuse(&mut self, entries: &[&'a Entry]) {
+        let refused = entries.iter().filter_map(|entry| {
+            entry.problem().map(|problem| (*entry, LedgerError::Unsettleable(problem.clone())))
+        });
+        self.refused.extend(refused);
     }
 
     pub(crate) fn committed(&self) -> Committed {

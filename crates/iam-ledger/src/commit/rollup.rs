@@ -10,6 +10,9 @@ use super::events::{charged_at, count};
 use crate::LedgerError;
 use crate::money::to_numeric;
 
+/// A quarter of an hour.
+const QUARTER_SECONDS: i64 = 900;
+
 /// One row of `usage_daily`, in the order of its primary key: the order in which every committer locks rows.
 /// An empty text stands for none, which no id can be.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -109,7 +112,8 @@ impl DailySum {
 }
 
 /// What each scope is charged: exactly the scopes that an event names, and only for events with a cost above zero.
-/// Nothing is derived from ownership. The key is a scope and a second, which never belongs to two budget periods.
+/// Nothing is derived from ownership. The key is a scope and a quarter of an hour, which belongs to one budget period in every
+/// time zone in force.
 #[derive(Default)]
 pub(super) struct Charges<'a>(BTreeMap<(&'a ScopeRef, DateTime<Utc>), Charge>);
 
@@ -124,9 +128,9 @@ impl<'a> Charges<'a> {
         let mut charges = Self::default();
         for Entry { event, .. } in entries {
             let Some(cost) = event.paid() else { continue };
-            let second = to_second(charged_at(event, untimed_at));
+            let quarter = to_quarter(charged_at(event, untimed_at));
             for scope in &event.scopes {
-                let charge = charges.0.entry((scope, second)).or_default();
+                let charge = charges.0.entry((scope, quarter)).or_default();
                 let sum = charge.cost.checked_add(cost);
                 charge.cost = sum.ok_or_else(|| too_large("what a batch charges to a scope"))?;
                 charge.events += 1;
@@ -150,7 +154,7 @@ impl<'a> Charges<'a> {
             }
             positions.push(count("the number of charged scopes", ids.len() as u64)?);
         }
-        let seconds: Vec<DateTime<Utc>> = self.0.keys().map(|(_, second)| *second).collect();
+        let quarters: Vec<DateTime<Utc>> = self.0.keys().map(|(_, quarter)| *quarter).collect();
         let costs: Vec<String> = self
             .0
             .values()
@@ -162,7 +166,7 @@ impl<'a> Charges<'a> {
             &kinds as &[&str],
             &ids as &[&str],
             &positions,
-            &seconds,
+            &quarters,
             &costs,
             &events,
         )
@@ -173,9 +177,10 @@ impl<'a> Charges<'a> {
     }
 }
 
-/// The second that an instant belongs to.
-fn to_second(at: DateTime<Utc>) -> DateTime<Utc> {
-    DateTime::from_timestamp(at.timestamp(), 0).unwrap_or(at)
+/// The first instant of the quarter of an hour that an instant belongs to.
+fn to_quarter(at: DateTime<Utc>) -> DateTime<Utc> {
+    let seconds = at.timestamp();
+    DateTime::from_timestamp(seconds - seconds.rem_euclid(QUARTER_SECONDS), 0).unwrap_or(at)
 }
 
 fn too_large(what: &'static str) -> LedgerError {

@@ -60,9 +60,9 @@ fn conflict() -> String {
     "the request id was settled with another payload, which stays".to_owned()
 }
 
-/// A text that a column can hold.
+/// A text that a column can hold; none for an entry that has none.
 fn text(text: &str) -> Option<&str> {
-    (!text.contains('\0')).then_some(text)
+    (!text.is_empty() && !text.contains('\0')).then_some(text)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use super::record::{record, refusal};
 use super::{DeadLetter, DeadLetterContent, DeadLetterKind, Replay, ReplayOutcome, Row};
 use crate::commit::{Patience, Settled, Times, settle};
+use crate::lease::BEGIN;
 use crate::{Ledger, LedgerError};
 
 /// What a replay did.
@@ -39,7 +40,7 @@ pub enum Replayed {
         /// The one that was given.
         given: String,
     },
-    /// The bytes are no entry that this release can read. Nothing changed.
+    /// The bytes are no entry that this release can settle. Nothing changed.
     Unreadable {
         /// Why.
         problem: String,
@@ -103,7 +104,7 @@ impl Ledger {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
-            .begin_with("begin isolation level read committed read write")
+            .begin_with(BEGIN)
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
         match Box::pin(replay_in(&mut transaction, id, corrected, now)).await {
@@ -151,6 +152,9 @@ async fn replay_in(
             letter: request_id.clone(),
             given: entry.event.request_id.clone(),
         });
+    }
+    if let Some(problem) = entry.problem() {
+        return Ok(Replayed::Unreadable { problem: problem.to_string() });
     }
     let (replayed, outcome) = settle_letter(connection, &letter, &entry, now).await?;
     sqlx::query_file!("queries/mark_replayed.sql", id, now, outcome.as_str())

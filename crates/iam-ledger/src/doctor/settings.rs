@@ -58,7 +58,7 @@ pub(super) fn version(found: i32) -> Finding {
     )
 }
 
-fn role(standby: bool) -> Finding {
+pub(super) fn role(standby: bool) -> Finding {
     if !standby {
         return Finding::ok(ROLE, "a primary");
     }

@@ -7,6 +7,7 @@ use spend_queue::{ScopeRef, ScopeRefError, TextProblem, Usd};
 use sqlx::{Connection, PgConnection};
 
 use super::{Hold, HoldError, HoldState, MAX_HOLD, MAX_HOLD_TTL, MIN_HOLD_TTL};
+use crate::lease::BEGIN;
 use crate::money::to_numeric;
 use crate::quota::StoredLevel;
 use crate::{Ledger, LedgerError, QuotaLevel};
@@ -109,7 +110,7 @@ impl Ledger {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
-            .begin_with("begin isolation level read committed read write")
+            .begin_with(BEGIN)
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
         match Box::pin(decide(&mut transaction, wanted, lock_always)).await {

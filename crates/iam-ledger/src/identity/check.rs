@@ -94,16 +94,23 @@ pub(super) fn check_budget(amount: Usd) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether it can be a name at all; which names there are, PostgreSQL knows.
+/// Whether it names a zone and does not compute one: PostgreSQL reads `UTC+9` by the rule of POSIX, nine hours *west* of Greenwich,
+/// and `CET` as an abbreviation. Which names there are, PostgreSQL knows.
 pub(super) fn check_time_zone(name: &str) -> Result<(), String> {
-    let usable =
-        (1..=MAX_TIME_ZONE_BYTES).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
-    if usable {
+    let plain =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphabetic() || b"_-".contains(&b));
+    let is_place = name.len() <= MAX_TIME_ZONE_BYTES
+        && name.contains('/')
+        && name.split('/').all(plain)
+        && !name.starts_with('-')
+        && !["posix", "right"].iter().any(|copy| name.split('/').next() == Some(copy));
+    if name == "UTC" || is_place {
         return Ok(());
     }
     let excerpt: String = name.chars().take(EXCERPT_CHARS).collect();
     Err(format!(
-        "time zone {excerpt:?}; a name has 1 to {MAX_TIME_ZONE_BYTES} printable ASCII characters without blanks"
+        "time zone {excerpt:?}; UTC or an IANA name of the form Area/Location, such as Europe/Berlin, is accepted: \
+         offsets and abbreviations are not, since PostgreSQL reads their signs the other way round"
     ))
 }
 
@@ -130,6 +137,54 @@ mod tests {
         }
         assert!(NewIdentity::user("u", "").check().is_ok());
         assert!(NewIdentity::key("k", "").of_user("u").check().is_ok());
+    }
+
+    #[test]
+    fn a_time_zone_is_a_place_or_utc_and_never_an_offset() {
+        for name in [
+            "UTC",
+            "Europe/Berlin",
+            "America/Argentina/Buenos_Aires",
+            "America/Port-au-Prince",
+            "Etc/UTC",
+            "US/Eastern",
+            "europe/berlin",
+        ] {
+            assert_eq!(check_time_zone(name), Ok(()), "{name}");
+        }
+        for name in [
+            "",
+            "UTC+9",
+            "UTC-9",
+            "UTC9",
+            "GMT+1",
+            "Etc/GMT+9",
+            "Foo/Bar+9",
+            "Foo/Bar9",
+            "<+09>-9",
+            "+09:00",
+            "-9",
+            "9",
+            "EST5EDT",
+            "CET",
+            "EST",
+            "utc",
+            "localtime",
+            "posix/Europe/Berlin",
+            "right/Europe/Berlin",
+            "Europe/",
+            "/Berlin",
+            "Europe//Berlin",
+            "Europe/Berlin ",
+            "Europe/Berlin\n",
+            "Europe/B\u{e9}rlin",
+            "../etc/passwd",
+            ":Europe/Berlin",
+        ] {
+            let problem = check_time_zone(name).unwrap_err();
+            assert!(problem.contains("Area/Location"), "{name}: {problem}");
+        }
+        assert!(check_time_zone(&format!("A/{}", "b".repeat(64))).is_err());
     }
 
     #[test]

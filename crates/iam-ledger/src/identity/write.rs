@@ -8,6 +8,7 @@ use sqlx::{Connection, PgConnection};
 use super::ScopeKind;
 use super::allocation::Allocation;
 use super::roots::Roots;
+use crate::lease::BEGIN;
 use crate::{Ledger, LedgerError, NewIdentity};
 
 /// What PostgreSQL says of a time zone that it does not know.
@@ -36,7 +37,7 @@ impl Ledger {
         let mut lease = self.lease().await?;
         let mut transaction = lease
             .connection()
-            .begin_with("begin isolation level read committed read write")
+            .begin_with(BEGIN)
             .await
             .map_err(LedgerError::query("beginning a transaction"))?;
         match Box::pin(locked(&mut transaction, subject, allocates, now, write)).await {

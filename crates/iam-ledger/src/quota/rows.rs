@@ -8,6 +8,8 @@ use crate::budget::{add, unused, used};
 use crate::money::from_numeric;
 use crate::{InFlight, Ledger, LedgerError, QuotaLevel};
 
+const READING: &str = "reading a path's amounts";
+
 /// A level as the ledger alone knows it, with the budgets beside the path.
 pub(super) struct LevelRow {
     pub(super) level: QuotaLevel,
@@ -112,6 +114,7 @@ impl Ledger {
             starts.push(placed.start);
             ends.push(placed.end);
         }
+        let mut connection = self.reader(READING).await?;
         let stored = sqlx::query_file!(
             "queries/quota_amounts.sql",
             shape.root.kind(),
@@ -122,9 +125,10 @@ impl Ledger {
             ends as Vec<Option<DateTime<Utc>>>,
             now
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *connection)
         .await
-        .map_err(|error| self.failed("reading a path's amounts", error))?;
+        .map_err(LedgerError::query(READING))?;
+        self.believe(connection, stored.iter().any(|row| row.read_only), READING)?;
         if stored.iter().any(|row| row.version != shape.version) {
             return Ok(None);
         }
@@ -159,10 +163,12 @@ impl Ledger {
         shape: &Shape,
         now: DateTime<Utc>,
     ) -> Result<Option<Vec<LevelRow>>, LedgerError> {
+        let mut connection = self.reader(READING).await?;
         let rows = sqlx::query_file!("queries/quota_levels.sql", subject.kind(), subject.id(), now)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *connection)
             .await
-            .map_err(|error| self.failed("reading a path's amounts", error))?;
+            .map_err(LedgerError::query(READING))?;
+        self.believe(connection, rows.iter().any(|row| row.read_only), READING)?;
         if rows.is_empty() || rows.iter().any(|row| row.version != shape.version) {
             return Ok(None);
         }

@@ -19,6 +19,8 @@ const MAX_SHAPES: usize = 10_000;
 /// When a shape is read again although its version holds: rules of time zones change without one.
 const MAX_AGE: TimeDelta = TimeDelta::seconds(60);
 
+const READING: &str = "reading a path's budgets";
+
 /// Shapes by subject.
 pub(crate) type Shapes = Arc<Bounded<ScopeRef, Arc<Shape>>>;
 
@@ -110,10 +112,12 @@ impl Ledger {
 
     async fn read_shape(&self, subject: &ScopeRef, now: DateTime<Utc>) -> Result<Option<Shape>, LedgerError> {
         let siblings = i64::try_from(MAX_SIBLING_READS).unwrap_or(i64::MAX);
+        let mut connection = self.reader(READING).await?;
         let rows = sqlx::query_file!("queries/quota_shape.sql", subject.kind(), subject.id(), now, siblings)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *connection)
             .await
-            .map_err(|error| self.failed("reading a path's budgets", error))?;
+            .map_err(LedgerError::query(READING))?;
+        self.believe(connection, rows.iter().any(|row| row.read_only), READING)?;
         let version = rows.first().map_or(0, |row| row.version);
         let mut levels = Vec::with_capacity(rows.len());
         for row in rows {

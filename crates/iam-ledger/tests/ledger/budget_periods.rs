@@ -120,7 +120,7 @@ async fn a_period_that_renews_while_money_is_hot_counts_only_what_started_in_it(
 }
 
 #[tokio::test]
-async fn changing_a_budget_starts_a_period_and_resets_nothing() {
+async fn changing_a_budget_finds_what_was_spent_in_its_new_period_and_resets_nothing() {
     let fixture = Fixture::new().await;
     organization(&fixture, "o", BudgetPeriod::Daily, "UTC").await;
     let charges =
@@ -136,11 +136,11 @@ async fn changing_a_budget_starts_a_period_and_resets_nothing() {
         sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(&fixture.sql).await.unwrap();
         assert_eq!(read().await.settled, usd(settled), "{period}");
     }
-    // The other way round a longer period's sum is not taken apart: the new period begins at zero, and nothing is lost.
+    // The other way round a longer period's sum is taken apart.
     fixture.run("update organizations set budget_period = 'monthly'").await;
     fixture.commit(&entries(&[started("r-5", "2026-03-05T11:00:00Z", "5")])).await;
     fixture.run("update organizations set budget_period = 'daily', budget_usd = 7").await;
     let changed = read().await;
-    assert_eq!((changed.settled, changed.remaining), (usd("1"), Some(usd("6"))));
+    assert_eq!((changed.settled, changed.remaining), (usd("6"), Some(usd("1"))));
     assert_eq!(fixture.spent(&scope("organization/o")).await, usd("9"));
 }

@@ -162,28 +162,33 @@ async fn a_late_event_of_a_past_period_never_touches_the_new_one() {
 }
 
 #[tokio::test]
-async fn two_events_of_one_second_on_both_sides_of_a_period_never_share_a_charge() {
+async fn a_quarter_of_an_hour_belongs_to_one_period_also_where_a_day_began_within_it() {
     let fixture = Fixture::new().await;
-    // Offsets of more than minutes: local mean time, and a zone of one's own.
+    // An offset of no whole quarters, until 1972; and one of three quarters.
     organization(&fixture, "lmt", BudgetPeriod::Daily, "Africa/Monrovia").await;
-    organization(&fixture, "own", BudgetPeriod::Daily, "<OWN>-01:02:03").await;
-    let both = ["organization/lmt", "organization/own"];
-    fixture
-        .commit(&entries(&[
-            started("r-1", &both, "1970-06-01T00:44:29.999999Z"),
-            started("r-2", &both, "1970-06-01T00:44:30Z"),
-            started("r-3", &both, "1970-06-01T22:57:56.999999Z"),
-            started("r-4", &both, "1970-06-01T22:57:57Z"),
-        ]))
-        .await;
-    let start = |text: &str, count: u64| (text.to_owned(), count);
+    organization(&fixture, "quarters", BudgetPeriod::Daily, "Asia/Kathmandu").await;
+    let day = |text: &str, count: u64| (text.to_owned(), count);
+    let old = [
+        "1970-06-01T00:29:59.999999Z",
+        "1970-06-01T00:30:00Z",
+        "1970-06-01T00:44:30Z",
+        "1970-06-01T00:45:00Z",
+    ];
+    let edge = ["2026-03-01T18:14:59.999999Z", "2026-03-01T18:15:00Z"];
+    let of = |prefix: &str, scope: &'static str, starts: &[&str]| {
+        let events =
+            starts.iter().enumerate().map(|(n, start)| started(&format!("{prefix}-{n}"), &[scope], start));
+        entries(&events.collect::<Vec<_>>())
+    };
+    fixture.commit(&of("lmt", "organization/lmt", &old)).await;
+    fixture.commit(&of("quarters", "organization/quarters", &edge)).await;
     assert_eq!(
         periods(&fixture, "lmt").await,
-        [start("1970-05-31T00:44:30+00:00", 1), start("1970-06-01T00:44:30+00:00", 3)]
+        [day("1970-05-31T00:44:30+00:00", 3), day("1970-06-01T00:44:30+00:00", 1)]
     );
     assert_eq!(
-        periods(&fixture, "own").await,
-        [start("1970-05-31T22:57:57+00:00", 3), start("1970-06-01T22:57:57+00:00", 1)]
+        periods(&fixture, "quarters").await,
+        [day("2026-02-28T18:15:00+00:00", 1), day("2026-03-01T18:15:00+00:00", 1)]
     );
 }
 

@@ -97,8 +97,7 @@ impl LiveRedis {
                 asked.push(bucket);
             }
         }
-        let answers: Vec<Vec<Value>> =
-            self.hot(&Question::Pipeline(&pipeline)).await?;
+        let answers: Vec<Vec<Value>> = self.hot(&Question::Pipeline(&pipeline)).await?;
         for (bucket, fields) in asked.into_iter().zip(answers) {
             for field in fields {
                 let field = Vec::<u8>::from_redis_value(field).map_err(|error| unexpected(&error))?;

@@ -17,7 +17,7 @@ async fn another(stack: &Stack, prefix: &str, shards: u16, ids: std::ops::Range<
     let flusher = Flusher::new(hot.clone(), stack.ledger.clone());
     for shard in hot.sources() {
         for _ in 0..settle {
-            flusher.step(shard, BatchLimit::MIN, now(), || false).await.outcome.unwrap();
+            flusher.step(shard, BatchLimit::MIN, now, || false).await.outcome.unwrap();
         }
     }
 }

@@ -25,7 +25,7 @@ use usage_flusher::Flusher;
 async fn flush_at(stack: &Stack, batch: u32, at: DateTime<Utc>) {
     let flusher = Flusher::new(stack.hot.clone(), stack.ledger.clone());
     while stack.hot.depth(shard()).await.unwrap() > 0 {
-        flusher.step(shard(), BatchLimit::new(batch).unwrap(), at, || true).await.outcome.unwrap();
+        flusher.step(shard(), BatchLimit::new(batch).unwrap(), || at, || true).await.outcome.unwrap();
     }
 }
 
