@@ -204,12 +204,6 @@ impl Options {
         Self { shards, ..self }
     }
 
-    /// The same with another number of multiplexed connections.
-    #[must_use]
-    pub fn with_hot_connections(self, hot_connections: usize) -> Self {
-        Self { hot_connections, ..self }
-    }
-
     /// The same with another clock for the minutes.
     #[must_use]
     pub fn with_window_clock(self, window_clock: WindowClock) -> Self {

@@ -210,7 +210,7 @@ impl MemoryQueue {
 }
 
 /// Numbers that a shard's state named and its list did not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MemoryLoss {
     /// The first of them.
     pub first: u64,
