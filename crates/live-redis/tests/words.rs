@@ -87,6 +87,8 @@ impl World {
     }
 
     fn digest(&mut self) -> redis::Value {
+        // A script that is killed ends a moment later.
+        self.wait_for("PING", "PONG");
         self.ask("DEBUG DIGEST").unwrap()
     }
 
@@ -149,18 +151,6 @@ impl World {
                 self.wait_for("PING", "BUSY");
                 &["SCRIPT KILL"]
             }
-            "LOADING" => {
-                for n in 0..200 {
-                    self.run(&format!("SET filler-{n} {}", format!("{n:064}").repeat(16)));
-                }
-                self.run("CONFIG SET rdbcompression no");
-                self.run("CONFIG SET key-load-delay 50000");
-                let mut reload = redis::cmd("DEBUG");
-                reload.arg("RELOAD");
-                self.meanwhile(reload);
-                self.wait_for("GET filler-0", "LOADING");
-                &[]
-            }
             "READONLY" => {
                 self.run("REPLICAOF 127.0.0.1 1");
                 &["REPLICAOF NO ONE"]
@@ -181,17 +171,12 @@ impl World {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_word_of_the_table_means_what_it_says_and_nothing_was_written() {
     let rows = table();
-    assert!(rows.len() >= 8);
+    assert!(rows.len() >= 7);
     for row in rows {
         println!("{}", row.word);
         let mut world = World::start(row.word == "CLUSTERDOWN").await;
         let before = world.digest();
         let undo = world.provoke(&row.word);
-        if row.word == "LOADING" {
-            // What it is loading is not to be compared with what it had.
-            world.check(&row).await;
-            continue;
-        }
         world.check(&row).await;
         undo.iter().for_each(|line| world.run(line));
         assert_eq!(world.digest(), before, "{}", row.word);
