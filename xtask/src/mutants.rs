@@ -55,6 +55,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     install()?;
     let mut mutants = process::cargo(&["mutants", "--all-features", "--jobs", "1", "--timeout", "300"]);
+    // In a target folder that is shared, what was built of a mutant would pass for the real crate.
+    mutants.env_remove("CARGO_TARGET_DIR");
     mutants.arg("--output").arg(&place);
     for package in &packages {
         mutants.args(["--package", package]);
