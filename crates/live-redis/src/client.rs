@@ -191,7 +191,7 @@ impl LiveRedis {
     }
 
     /// Runs a script on a multiplexed connection.
-    pub(crate) async fn hot_script<T: FromRedisValue>(
+    pub(crate) async fn hot_script<T: FromRedisValue + Send>(
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
@@ -199,13 +199,13 @@ impl LiveRedis {
     }
 
     /// Runs a command on a multiplexed connection.
-    pub(crate) async fn hot_command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
+    pub(crate) async fn hot_command<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
         self.hot(&Question::Command(command)).await
     }
 
     /// A call on a multiplexed connection. While the server says that it did not run it and that this passes (it is being
     /// loaded, demoted, or its slots move), it is made again, until the deadline.
-    pub(crate) async fn hot<T: FromRedisValue>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
+    pub(crate) async fn hot<T: FromRedisValue + Send>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
         let mut attempts = Attempts::within(self.shared.options.deadline);
         self.within_deadline(async {
             loop {
@@ -231,7 +231,7 @@ impl LiveRedis {
     }
 
     /// Runs a script whose answer may be large where no admission waits behind it.
-    pub(crate) async fn wide_script<T: FromRedisValue>(
+    pub(crate) async fn wide_script<T: FromRedisValue + Send>(
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
@@ -241,7 +241,7 @@ impl LiveRedis {
     }
 
     /// Runs a command whose answer may be large where no admission waits behind it.
-    pub(crate) async fn wide<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
+    pub(crate) async fn wide<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
         let wide = self.shared.connections()?.wide;
         self.within_deadline(Box::pin(wide.ask(&Question::Command(command)))).await
     }

@@ -48,7 +48,7 @@ impl Wide {
     }
 
     /// Asks, and asks again while nothing was run for a reason that passes.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
+    pub(crate) async fn ask<T: FromRedisValue + Send>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
         let mut attempts = Attempts::within(self.deadline());
         loop {
             let answer = match self {
