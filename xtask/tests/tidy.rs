@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// Who may know whom (ARCHITECTURE.md): one direction, bottom to top. An edge that is not here fails.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("rate-plan", &[]),
     ("spend-queue", &[]),
     ("devstack", &[]),

@@ -191,7 +191,7 @@ impl LiveRedis {
     }
 
     /// Runs a script on a multiplexed connection.
-    pub(crate) async fn hot_script<T: FromRedisValue + Send>(
+    pub(crate) async fn hot_script<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
@@ -199,13 +199,13 @@ impl LiveRedis {
     }
 
     /// Runs a command on a multiplexed connection.
-    pub(crate) async fn hot_command<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
+    pub(crate) async fn hot_command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
         self.hot(&Question::Command(command)).await
     }
 
     /// A call on a multiplexed connection. While the server says that it did not run it and that this passes (it is being
     /// loaded, demoted, or its slots move), it is made again, until the deadline.
-    pub(crate) async fn hot<T: FromRedisValue + Send>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
+    pub(crate) async fn hot<T: FromRedisValue>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
         let mut attempts = Attempts::within(self.shared.options.deadline);
         self.within_deadline(async {
             loop {
@@ -236,14 +236,13 @@ impl LiveRedis {
         script: &ScriptInvocation<'_>,
     ) -> Result<T, LiveRedisError> {
         let wide = self.shared.connections()?.wide;
-        // Boxed: the pool's future is large, and this path is not the hot one.
-        self.within_deadline(Box::pin(wide.ask(&Question::Script(script)))).await
+        self.within_deadline(wide.ask(&Question::Script(script))).await
     }
 
     /// Runs a command whose answer may be large where no admission waits behind it.
     pub(crate) async fn wide<T: FromRedisValue + Send>(&self, command: &Cmd) -> Result<T, LiveRedisError> {
         let wide = self.shared.connections()?.wide;
-        self.within_deadline(Box::pin(wide.ask(&Question::Command(command)))).await
+        self.within_deadline(wide.ask(&Question::Command(command))).await
     }
 
     pub(crate) async fn within_deadline<T>(

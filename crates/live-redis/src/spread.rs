@@ -28,7 +28,7 @@ impl LiveRedis {
 
     /// One read for each id, in the order of `ids`. The reads of a shard are one pipeline, so that a Redis Cluster can
     /// serve it, and all pipelines are sent before the first answer: one round trip, however many ids.
-    pub(crate) async fn read_each<T: FromRedisValue + Send>(
+    pub(crate) async fn read_each<T: FromRedisValue>(
         &self,
         ids: &[&str],
         read: impl Fn(&ShardKeys<'_>, &str) -> Cmd,

@@ -1,6 +1,5 @@
 //! Calls, and what of them may be sent again: only what the server says that it has not run.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -20,18 +19,15 @@ pub(crate) enum Question<'a> {
 }
 
 impl Question<'_> {
-    /// Boxed, since the driver's futures nest deeply: a host whose own are deep would meet the compiler's limit.
-    pub(crate) fn ask<'a, T: FromRedisValue + Send>(
-        &'a self,
-        connection: &'a mut (impl ConnectionLike + Send),
-    ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send + 'a>> {
-        Box::pin(async move {
-            match self {
-                Self::Script(script) => script.invoke_async(connection).await,
-                Self::Command(command) => command.query_async(connection).await,
-                Self::Pipeline(pipeline) => pipeline.query_async(connection).await,
-            }
-        })
+    pub(crate) async fn ask<T: FromRedisValue>(
+        &self,
+        connection: &mut impl ConnectionLike,
+    ) -> RedisResult<T> {
+        match self {
+            Self::Script(script) => script.invoke_async(connection).await,
+            Self::Command(command) => command.query_async(connection).await,
+            Self::Pipeline(pipeline) => pipeline.query_async(connection).await,
+        }
     }
 }
 

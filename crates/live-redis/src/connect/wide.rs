@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime};
+use futures_util::future::BoxFuture;
 use redis::{AsyncConnectionConfig, FromRedisValue};
 
 use super::resend::is_demoted;
@@ -48,7 +49,16 @@ impl Wide {
     }
 
     /// Asks, and asks again while nothing was run for a reason that passes.
-    pub(crate) async fn ask<T: FromRedisValue + Send>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
+    ///
+    /// Boxed: the pool's future is large and nests deeply, and a host's own may be deep too.
+    pub(crate) fn ask<'a, T: FromRedisValue + Send + 'a>(
+        &'a self,
+        question: &'a Question<'_>,
+    ) -> BoxFuture<'a, Result<T, LiveRedisError>> {
+        Box::pin(self.ask_unboxed(question))
+    }
+
+    async fn ask_unboxed<T: FromRedisValue>(&self, question: &Question<'_>) -> Result<T, LiveRedisError> {
         let mut attempts = Attempts::within(self.deadline());
         loop {
             let answer = match self {
