@@ -66,7 +66,9 @@ impl World {
     fn ask(&mut self, line: &str) -> redis::RedisResult<redis::Value> {
         let mut words = line.split(' ');
         let mut command = redis::cmd(words.next().unwrap());
-        words.for_each(|word| drop(command.arg(word)));
+        for word in words {
+            command.arg(word);
+        }
         command.query(&mut self.raw)
     }
 

@@ -2,7 +2,7 @@
 
 use spend_queue::{Chain, Entry, Index, Millis, Peeked, Shard, SpendEvent, Usd};
 
-use crate::support::{Fixture, commit_time, event, scope, shard, usd};
+use crate::support::{Fixture, commit_time, epoch, event, scope, shard, usd};
 use iam_ledger::{Batch, DeadLetterKind, DeadLetterPage, Replayed};
 
 /// A hundred entries with a sound chain, of which the third has a changed body.
@@ -48,7 +48,8 @@ async fn of_a_hundred_entries_the_one_that_cannot_be_stored_is_a_dead_letter_and
         let fixture = Fixture::new().await;
         let peeked = hundred(part, &other);
         assert_eq!((peeked.entries.len(), &peeked.stop), (100, &None), "{other}");
-        let batch = Batch { shard: shard(), entries: &peeked.entries, committed_at: commit_time() };
+        let batch =
+            Batch { epoch: epoch(), shard: shard(), entries: &peeked.entries, committed_at: commit_time() };
         for settled in [99, 0] {
             // Once more, as after a lost acknowledgement.
             let committed = fixture.ledger.commit(&batch).await.unwrap();
@@ -85,7 +86,12 @@ async fn so_it_is_with_the_entries_of_an_older_deployment() {
         let raw = (0..100).map(|n| if n == 2 { old(n, user, model) } else { old(n, "u", "m") });
         let peeked = Peeked::read(Shard::OLDER, raw, 100, Index::Proven);
         assert_eq!((peeked.entries.len(), &peeked.stop), (100, &None));
-        let batch = Batch { shard: Shard::OLDER, entries: &peeked.entries, committed_at: commit_time() };
+        let batch = Batch {
+            epoch: epoch(),
+            shard: Shard::OLDER,
+            entries: &peeked.entries,
+            committed_at: commit_time(),
+        };
         let committed = fixture.ledger.commit(&batch).await.unwrap();
         assert_eq!((committed.new, committed.refused), (99, 1));
         assert_eq!(fixture.spent(&scope("organization/o")).await, usd("49.5"));
@@ -103,7 +109,7 @@ async fn a_batch_of_nothing_but_such_entries_commits() {
     let fixture = Fixture::new().await;
     let peeked = hundred(r#""model":"small""#, r#""model":"""#);
     let alone: Vec<Entry> = peeked.entries[2..3].to_vec();
-    let batch = Batch { shard: shard(), entries: &alone, committed_at: commit_time() };
+    let batch = Batch { epoch: epoch(), shard: shard(), entries: &alone, committed_at: commit_time() };
     let committed = fixture.ledger.commit(&batch).await.unwrap();
     assert_eq!((committed.new, committed.refused), (0, 1));
     assert_eq!(fixture.number("select count(*) from flush_log").await, 1);
