@@ -74,7 +74,7 @@ impl GuardedServers {
     /// The Redis URL of a user of the page; of one that the page has not, a URL that no server accepts.
     pub fn redis_url(&self, user: &str) -> String {
         let known = self.passwords.iter().find(|(name, _)| name == user);
-        self.redis.url_as(user, known.map_or("", |(_, password)| password))
+        self.redis.url_as(user, known.map_or("of nobody", |(_, password)| password))
     }
 
     /// The PostgreSQL URL of a role of the page.

@@ -15,12 +15,13 @@ use spend_queue::{BatchLimit, ShardCount, SpendQueue};
 
 const PEPPER: &str = "pepper-of-a-test-that-has-32-bytes-or-more";
 
-/// The binary with none of the surrounding settings.
+/// The binary with none of the surrounding settings. The tests' PostgreSQL does not fsync, for which a strict start refuses it.
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tallyweir-gateway"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TALLYWEIR_")) {
         command.env_remove(name);
     }
+    command.env("TALLYWEIR_LENIENT_START", "true");
     command
 }
 
@@ -142,9 +143,7 @@ async fn sigterm_in_mid_stream_cuts_bills_and_ends_with_0_within_a_second_of_the
         .env("TALLYWEIR_REDIS_URL", tenant.redis.url())
         .env("TALLYWEIR_DATABASE_URL", tenant.database.url())
         .env("TALLYWEIR_PREFIX", tenant.redis.prefix())
-        .env("TALLYWEIR_PEPPER", PEPPER)
-        // The tests' PostgreSQL does not fsync, for which a strict start refuses it.
-        .env("TALLYWEIR_LENIENT_START", "true");
+        .env("TALLYWEIR_PEPPER", PEPPER);
     let process = Process::start(command);
 
     let body = json!({"model": "small", "stream": true, "messages": [{"role": "user", "content": "canary"}],
@@ -229,9 +228,7 @@ async fn an_idle_gateway_ends_at_once() {
         .env("TALLYWEIR_REDIS_URL", tenant.redis.url())
         .env("TALLYWEIR_DATABASE_URL", tenant.database.url())
         .env("TALLYWEIR_PREFIX", tenant.redis.prefix())
-        .env("TALLYWEIR_PEPPER", PEPPER)
-        // The tests' PostgreSQL does not fsync, for which a strict start refuses it.
-        .env("TALLYWEIR_LENIENT_START", "true");
+        .env("TALLYWEIR_PEPPER", PEPPER);
     let process = Process::start(command);
     let http = client();
     // A connection that is kept alive does not keep the gateway.
