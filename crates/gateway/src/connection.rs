@@ -36,8 +36,7 @@ impl LedgerConnection {
         let ledger =
             Ledger::connect(&self.database.url().required()?, options).await.map_err(
                 |error| match error {
-                    // A restart does not help.
-                    LedgerError::ServerTooOld { .. } => {
+                    LedgerError::ServerTooOld { .. } | LedgerError::Standby { .. } => {
                         Unfit::new("PostgreSQL", vec![Ledger::connect_finding(&error)]).into()
                     }
                     error => anyhow::Error::from(error),

@@ -26,7 +26,7 @@ pub const UNFIT: u8 = 78;
 /// How strictly a service starts.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct StartOptions {
-    /// Start although a server is unfit for limits or money (an evicting Redis, a missing right, a standby, ...): what the
+    /// Start although a server is unfit for limits or money (an evicting Redis, a missing right, a replica, ...): what the
     /// doctor calls fatal is logged as a warning
     #[arg(long, env = "TALLYWEIR_LENIENT_START", value_parser = yes_or_no)]
     lenient_start: bool,

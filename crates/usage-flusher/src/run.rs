@@ -128,10 +128,10 @@ fn report(object: &Value) -> Result<()> {
     writeln!(stdout(), "{object}").context("writing to standard output")
 }
 
-/// A server that is too old is refused as one that is unfit: a restart does not help.
+/// A server that is too old, or none that takes writes now, is refused as the doctor calls it, however leniently the service starts.
 fn unusable(error: LedgerError) -> Error {
     match error {
-        LedgerError::ServerTooOld { .. } => {
+        LedgerError::ServerTooOld { .. } | LedgerError::Standby { .. } => {
             Unfit::new("PostgreSQL", vec![Ledger::connect_finding(&error)]).into()
         }
         error => error.into(),

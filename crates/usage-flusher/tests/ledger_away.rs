@@ -20,9 +20,10 @@ fn limit(entries: u32) -> BatchLimit {
     BatchLimit::new(entries).unwrap()
 }
 
-fn pace(largest: u32) -> Pace {
+fn pace(smallest: u32, largest: u32) -> Pace {
     let wait = Duration::from_millis(1);
-    Pace::new(PaceLimits { smallest: limit(100), largest: limit(largest), linger: wait, idle: wait }).unwrap()
+    let limits = PaceLimits { smallest: limit(smallest), largest: limit(largest), linger: wait, idle: wait };
+    Pace::new(limits).unwrap()
 }
 
 #[tokio::test]
@@ -44,7 +45,7 @@ async fn a_backlog_drains_although_its_largest_batches_cannot_be_committed_in_th
     let options = LedgerOptions { statement_timeout: Duration::from_millis(400), ..LedgerOptions::default() };
     let ledger = Ledger::connect(&stack.database.url().to_owned().into(), options).await.unwrap();
     let flusher = Flusher::new(stack.hot.clone(), Uncancelled(ledger));
-    let mut worker = Worker::new(shard(), pace(10_000), 1);
+    let mut worker = Worker::new(shard(), pace(1_000, 10_000), 1);
     let (mut failed, give_up) = (0, Instant::now() + Duration::from_secs(60));
     while stack.hot.depth(shard()).await.unwrap() > 0 {
         assert!(Instant::now() < give_up, "it never drains");
@@ -69,6 +70,8 @@ async fn a_flusher_on_a_standby_refuses_to_start_and_a_running_one_drains_right_
             .env("TALLYWEIR_DATABASE_URL", &url)
             .env("TALLYWEIR_REDIS_URL", redis.url())
             .env("TALLYWEIR_PREFIX", redis.prefix())
+            // The tests' servers do not fsync.
+            .env("TALLYWEIR_LENIENT_START", "true")
             .stderr(Stdio::piped());
         command
     };
@@ -85,9 +88,9 @@ async fn a_flusher_on_a_standby_refuses_to_start_and_a_running_one_drains_right_
     }
     assert!(lines.any(|line| line.unwrap().contains("the server is a standby")), "it says what it waits for");
     let refused = command("run").output().unwrap();
-    assert!(!refused.status.success());
+    assert_eq!(refused.status.code(), Some(75), "although the start is lenient");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("the server is a standby"), "{said}");
+    assert!(said.contains("postgresql.role: a standby"), "{said}");
 
     postgres.promote().unwrap();
     let promoted = Instant::now();
@@ -138,7 +141,7 @@ async fn of_a_hundred_queued_entries_one_that_cannot_be_stored_holds_up_none_and
     assert_eq!(stack.hot.pending(&team()).await, Ok(Usd::from_picos(500)));
 
     let flusher = Flusher::new(stack.hot.clone(), stack.ledger.clone());
-    let mut worker = Worker::new(shard(), pace(100), 1);
+    let mut worker = Worker::new(shard(), pace(100, 100), 1);
     // In batches of which none ends behind it, and one entry stays to show what is left pending.
     stack.hot.enqueue(&event("last", 7)).await.unwrap();
     let turn = worker.turn(&flusher, Utc::now, || false).await;

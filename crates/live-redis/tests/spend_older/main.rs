@@ -229,9 +229,9 @@ async fn owners_asked_for_together_are_read_in_one_pass_each_by_its_own_rule() {
     };
     let before = calls().await;
     assert_eq!(hot.redis.pending_all(&queries).await.unwrap(), expected);
-    assert_eq!(calls().await - before, 2, "one of each queue");
+    assert_eq!(calls().await - before, 4, "one of each queue for each instant");
     assert_eq!(hot.redis.pending_all(&[of("project/p")]).await, Ok(vec![Usd::ZERO]));
-    assert_eq!(calls().await - before, 3, "entries of format 1 charge no project");
+    assert_eq!(calls().await - before, 5, "entries of format 1 charge no project");
 
     let unnamed = OldCall { key_id: None, ..OldCall::new("unnamed", "0.25") };
     old::enqueue(&hot.raw, &unnamed).await;
