@@ -211,7 +211,7 @@ async fn a_bill_that_a_silent_redis_does_not_take_is_logged_whole_before_the_pro
     let (code, logs) = process.end();
     assert_eq!(code, Some(0), "{logs}");
     assert!(logs.contains("a bill is lost: neither queue nor spool took it"), "{logs}");
-    for field in ["partial", "completion_tokens", "key_id", "started_at"] {
+    for field in ["partial", "completion_tokens", "key_id", "spend_pusd"] {
         assert!(logs.contains(field), "{field}: {logs}");
     }
     assert!(!logs.contains("canary") && !logs.contains(&tenant.secret), "{logs}");
