@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// What promises are about: admission, queue, ledger, spool, how programs run.
+const KINDS: [&str; 5] = ["ADM", "QUE", "LED", "SPL", "RUN"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
@@ -36,7 +39,7 @@ fn every_promise_has_an_id_of_its_own_a_strength_code_and_tests() {
     for promise in page.split("\n**").skip(1) {
         let (id, text) = promise.split_once("** ").unwrap();
         let (kind, number) = id.split_once('-').unwrap();
-        let known = ["ADM", "QUE", "LED", "SPL", "RUN"].contains(&kind) && number.parse::<u32>().is_ok();
+        let known = KINDS.contains(&kind) && number.parse::<u32>().is_ok();
         assert!(known && ids.insert(id), "{id}: no id, or one that is there twice");
         let strength = strengths.iter().filter(|strength| text.contains(**strength)).count();
         assert_eq!(strength, 1, "{id}: says once how it is kept");
@@ -44,6 +47,17 @@ fn every_promise_has_an_id_of_its_own_a_strength_code_and_tests() {
     }
     assert!(ids.len() >= 30, "only {} promises were found", ids.len());
     assert!(page.contains("\n## What is not claimed\n"));
+}
+
+#[test]
+fn the_map_names_promises_that_exist() {
+    let (page, map) = (read("INVARIANTS.md"), read("ARCHITECTURE.md"));
+    let words = map.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    let ids: BTreeSet<_> = words
+        .filter(|word| word.split_once('-').is_some_and(|(kind, _)| KINDS.contains(&kind)))
+        .inspect(|id| assert!(page.contains(&format!("\n**{id}** ")), "{id} is no promise"))
+        .collect();
+    assert!(ids.len() >= 9, "{ids:?}");
 }
 
 #[test]
