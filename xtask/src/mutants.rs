@@ -3,6 +3,7 @@
 //! What may survive is listed, with its reason, in `.cargo/mutants.toml`.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -30,10 +31,7 @@ pub(crate) struct Options {
 
 /// Mutates what the last commit, or the branch since it left `main`, changed.
 pub(crate) fn run_on_change() -> Result<()> {
-    let Some(since) = base() else {
-        println!("there is no commit to compare with: no mutants");
-        return Ok(());
-    };
+    let since = base(process::root())?;
     run(&Options { since: Some(since), ..Options::default() })
 }
 
@@ -74,12 +72,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Where the change began: the merge base with the main branch, or the commit before, when it is the main branch itself.
-/// `None` without either, as in a clone of a single commit.
-fn base() -> Option<String> {
-    let head = git(&["rev-parse", "HEAD"]).ok()?;
-    let of = |reference| git(&["merge-base", "HEAD", reference]).ok();
-    let found = ["origin/main", "main"].into_iter().find_map(of).filter(|base| *base != head);
-    found.or_else(|| git(&["rev-parse", "--verify", "HEAD^"]).ok())
+/// An error without either, as in a clone of a single commit: nothing tested would else pass for tested.
+fn base(folder: &Path) -> Result<String> {
+    let head = git(folder, &["rev-parse", "HEAD"])?;
+    let of = |reference| git(folder, &["merge-base", "HEAD", reference]).ok();
+    let left = ["origin/main", "main"].into_iter().find_map(of).filter(|base| *base != head);
+    left.map_or_else(|| git(folder, &["rev-parse", "--verify", "HEAD^"]), Ok).context(
+        "there is no commit to compare with: fetch the history (`git fetch --unshallow`, `fetch-depth: 0`), or name \
+         one: `cargo xtask mutants --since REVISION`",
+    )
 }
 
 /// The sources of these crates that differ, as a diff.
@@ -87,12 +88,11 @@ fn change(since: &str, packages: &[&str]) -> Result<String> {
     let folders: Vec<String> = packages.iter().map(|package| format!("crates/{package}/src")).collect();
     let mut args = vec!["diff", since, "--"];
     args.extend(folders.iter().map(String::as_str));
-    git(&args).with_context(|| format!("asking what differs from {since}"))
+    git(process::root(), &args).with_context(|| format!("asking what differs from {since}"))
 }
 
-fn git(args: &[&str]) -> Result<String> {
-    let output =
-        Command::new("git").current_dir(process::root()).args(args).output().context("cannot start git")?;
+fn git(folder: &Path, args: &[&str]) -> Result<String> {
+    let output = Command::new("git").current_dir(folder).args(args).output().context("cannot start git")?;
     if !output.status.success() {
         bail!("git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -121,5 +121,39 @@ mod tests {
         assert_eq!(change("HEAD", &["no-such-crate"]).unwrap(), "");
         let error = change("no-such-revision", &CRATES).unwrap_err();
         assert!(format!("{error:#}").contains("no-such-revision"), "{error:#}");
+    }
+
+    /// A repository with one commit on `main`.
+    fn repository() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "--quiet", "--initial-branch", "main"]).unwrap();
+        commit(folder.path());
+        folder
+    }
+
+    /// Makes an empty commit and returns its name.
+    fn commit(folder: &Path) -> String {
+        let who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.invalid"];
+        let what = ["commit", "--quiet", "--allow-empty", "--message", "a change"];
+        git(folder, &[&who[..], &what].concat()).unwrap();
+        git(folder, &["rev-parse", "HEAD"]).unwrap()
+    }
+
+    #[test]
+    fn a_change_is_compared_with_where_its_branch_began_or_with_the_commit_before_and_never_with_nothing() {
+        let folder = repository();
+        let folder = folder.path();
+        let error = format!("{:#}", base(folder).unwrap_err());
+        assert!(error.contains("git fetch --unshallow"), "{error}");
+
+        let first = git(folder, &["rev-parse", "HEAD"]).unwrap();
+        let second = commit(folder);
+        assert_eq!(base(folder).unwrap(), first, "main itself");
+        git(folder, &["switch", "--quiet", "--create", "branch"]).unwrap();
+        commit(folder);
+        commit(folder);
+        assert_eq!(base(folder).unwrap(), second, "a branch");
+        git(folder, &["update-ref", "refs/remotes/origin/main", &first]).unwrap();
+        assert_eq!(base(folder).unwrap(), first, "what others have is what counts");
     }
 }

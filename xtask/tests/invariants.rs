@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// What promises are about: admission, queue, ledger, spool, how programs run.
+const KINDS: [&str; 5] = ["ADM", "QUE", "LED", "SPL", "RUN"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
@@ -14,9 +17,14 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// What stands between the two, each time.
-fn between<'a>(text: &'a str, open: &str, close: &str) -> Vec<&'a str> {
-    text.split(open).skip(1).filter_map(|rest| rest.split_once(close)).map(|(found, _)| found).collect()
+/// What stands between the two, each time. They may be the same, as backquotes are.
+fn between<'a>(mut text: &'a str, open: &str, close: &str) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    while let Some((inside, rest)) = text.split_once(open).and_then(|(_, rest)| rest.split_once(close)) {
+        found.push(inside);
+        text = rest;
+    }
+    found
 }
 
 #[test]
@@ -31,7 +39,7 @@ fn every_promise_has_an_id_of_its_own_a_strength_code_and_tests() {
     for promise in page.split("\n**").skip(1) {
         let (id, text) = promise.split_once("** ").unwrap();
         let (kind, number) = id.split_once('-').unwrap();
-        let known = ["ADM", "QUE", "LED", "SPL"].contains(&kind) && number.parse::<u32>().is_ok();
+        let known = KINDS.contains(&kind) && number.parse::<u32>().is_ok();
         assert!(known && ids.insert(id), "{id}: no id, or one that is there twice");
         let strength = strengths.iter().filter(|strength| text.contains(**strength)).count();
         assert_eq!(strength, 1, "{id}: says once how it is kept");
@@ -39,6 +47,17 @@ fn every_promise_has_an_id_of_its_own_a_strength_code_and_tests() {
     }
     assert!(ids.len() >= 30, "only {} promises were found", ids.len());
     assert!(page.contains("\n## What is not claimed\n"));
+}
+
+#[test]
+fn the_map_names_promises_that_exist() {
+    let (page, map) = (read("INVARIANTS.md"), read("ARCHITECTURE.md"));
+    let words = map.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    let ids: BTreeSet<_> = words
+        .filter(|word| word.split_once('-').is_some_and(|(kind, _)| KINDS.contains(&kind)))
+        .inspect(|id| assert!(page.contains(&format!("\n**{id}** ")), "{id} is no promise"))
+        .collect();
+    assert!(ids.len() >= 9, "{ids:?}");
 }
 
 #[test]
@@ -63,13 +82,8 @@ fn every_file_and_every_test_that_is_named_exists() {
 #[test]
 fn every_planted_bug_is_named_at_the_promise_that_it_breaks() {
     let page = read("INVARIANTS.md");
-    let named: BTreeSet<_> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("- Caught: "))
-        .flat_map(|line| between(line, "`", "`"))
-        .collect();
-    // Quotes and backquotes come in pairs, so every second piece is outside of them.
-    let named: BTreeSet<_> = named.into_iter().filter(|name| !name.starts_with(',')).collect();
+    let caught = page.lines().filter_map(|line| line.strip_prefix("- Caught: "));
+    let named: BTreeSet<_> = caught.flat_map(|line| between(line, "`", "`")).collect();
     let bugs = read("crates/flush-sim/src/bug.rs");
     let planted: BTreeSet<_> = bugs
         .lines()

@@ -73,6 +73,33 @@ fn knowledge_flows_in_one_direction() {
     }
 }
 
+/// The names of crates that stand in a text.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    words.filter(|word| LAYERS.iter().any(|(name, _)| name == word)).collect()
+}
+
+#[test]
+fn both_lists_of_crates_are_those_of_the_layer_rule() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let list = page.split("## Crates, bottom to top\n\n```\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let mut listed = BTreeMap::new();
+    for line in list.lines() {
+        let (name, rest) = line.split_once(' ').unwrap();
+        // What stands behind a semicolon is who uses it.
+        let (_, knows) = rest.split_once("knows ").unwrap_or_else(|| panic!("{name}: knows whom?"));
+        assert!(listed.insert(name, named(knows.split(';').next().unwrap())).is_none(), "{name} twice");
+    }
+    let rule = LAYERS.map(|(name, below)| (name, below.iter().copied().collect::<BTreeSet<_>>()));
+    assert_eq!(listed, rule.into_iter().collect(), "ARCHITECTURE.md");
+
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| [`")?.split_once('`'));
+    let shown: BTreeSet<_> = rows.map(|(name, _)| name).collect();
+    let crates = LAYERS.iter().map(|(name, _)| *name).filter(|name| *name != "xtask");
+    assert_eq!(shown, crates.collect(), "README.md");
+}
+
 #[test]
 fn the_pure_crates_reach_no_runtime_and_no_store() {
     let metadata = metadata();

@@ -43,13 +43,13 @@ mod tests {
     #[test]
     fn only_one_bearer_is_believed() {
         for (values, expected) in [
-            (&["Bearer tg_1"][..], Some("tg_1")),
-            (&["bearer  tg_1 "], Some("tg_1")),
-            (&["Basic tg_1"], None),
-            (&["tg_1"], None),
+            (&["Bearer tw_1"][..], Some("tw_1")),
+            (&["bearer  tw_1 "], Some("tw_1")),
+            (&["Basic tw_1"], None),
+            (&["tw_1"], None),
             (&["Bearer"], None),
             (&[], None),
-            (&["Bearer tg_1", "Bearer tg_2"], None),
+            (&["Bearer tw_1", "Bearer tw_2"], None),
         ] {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -6,10 +6,13 @@ use std::path::PathBuf;
 
 use crate::{below, read, root};
 
+/// The pages of the repository's root.
+const ROOT: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "INVARIANTS.md", "CHANGELOG.md"];
+
 /// Every page of the repository: the root's, the crates', and those of `docs/`.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let mut pages = below(&root().join("docs"), "md");
-    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root().join(page)));
+    pages.extend(ROOT.map(|page| root().join(page)));
     let crates = fs::read_dir(root().join("crates")).unwrap();
     pages.extend(crates.map(|folder| folder.unwrap().path().join("README.md")));
     pages
@@ -24,7 +27,7 @@ fn spans(text: &str) -> Vec<&str> {
 /// Every file of the repository that a page may name.
 fn files() -> Vec<PathBuf> {
     let kinds = ["rs", "lua", "py", "sql", "sh"];
-    let folders = ["crates", "docs", "xtask", "e2e", "deploy", "fuzz/fuzz_targets"];
+    let folders = ["crates", "docs", "xtask", "e2e", "deploy", "fuzz/fuzz_targets", "proofs"];
     kinds
         .iter()
         .flat_map(|kind| folders.iter().flat_map(move |folder| below(&root().join(folder), kind)))
@@ -50,9 +53,16 @@ fn the_source_files_that_pages_name_exist() {
 }
 
 #[test]
-fn each_operation_names_functions_and_tests_that_exist() {
-    let page = read("docs/specification.md");
-    let mut operations = 0;
+fn each_operation_and_situation_names_functions_and_tests_that_exist() {
+    for (page, rows) in [("docs/specification.md", 25), ("docs/situations.md", 20)] {
+        let named = check_rows(&read(page));
+        assert!(named >= rows, "{page}: only {named} rows");
+    }
+}
+
+/// Checks each row of the tables (what; files and functions; files and tests), and returns how many there are.
+fn check_rows(page: &str) -> usize {
+    let mut checked = 0;
     for row in page.lines().filter(|line| line.starts_with("| ") && line.contains("crates/")) {
         let columns: Vec<_> = row.trim_matches('|').split(" | ").collect();
         let [_, place, tests] = &columns[..] else { panic!("three columns: {row}") };
@@ -72,9 +82,9 @@ fn each_operation_names_functions_and_tests_that_exist() {
             }
             assert!(file.is_some() && named >= wanted, "{row}");
         }
-        operations += 1;
+        checked += 1;
     }
-    assert!(operations >= 25, "only {operations} operations");
+    checked
 }
 
 /// Sections of a page that is no part of the repository mean nothing to its readers: a decision says it.
@@ -85,8 +95,7 @@ fn nothing_refers_to_a_page_that_is_not_here() {
     let files = kinds
         .iter()
         .flat_map(|kind| folders.iter().flat_map(move |folder| below(&root().join(folder), kind)));
-    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root().join(page));
-    for path in files.chain(pages) {
+    for path in files.chain(ROOT.map(|page| root().join(page))) {
         let text = fs::read_to_string(&path).unwrap().to_lowercase();
         // Put together of two parts, so that this file does not find itself.
         for after in text.split(&["desi", "gn"].concat()).skip(1) {

@@ -23,8 +23,8 @@ async fn a_rotated_key_has_another_secret_and_the_old_one_ends_at_once_or_later(
     let output = office.run(&["key", "rotate", "k"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    let third = text.split_whitespace().find(|word| word.starts_with("tg_")).unwrap();
-    assert!(!String::from_utf8(output.stderr).unwrap().contains("tg_"));
+    let third = text.split_whitespace().find(|word| word.starts_with("tw_")).unwrap();
+    assert!(!String::from_utf8(output.stderr).unwrap().contains("tw_"));
     assert!(office.who(third).await.is_ok());
     for old in [&*first, second] {
         assert!(matches!(office.who(old).await, Err(LedgerError::NotAuthenticated)));

@@ -120,13 +120,13 @@ async fn secrets_are_shown_once_on_standard_output_alone() {
     let first = office.tenant(ACME, &[]);
     assert!(first.status.success(), "{first:?}");
     let text = String::from_utf8(first.stdout).unwrap();
-    let secret = text.split_whitespace().find(|word| word.starts_with("tg_")).unwrap();
+    let secret = text.split_whitespace().find(|word| word.starts_with("tw_")).unwrap();
     assert!(office.who(secret).await.is_ok());
-    assert_eq!(text.matches("tg_").count(), 1, "{text}");
+    assert_eq!(text.matches("tw_").count(), 1, "{text}");
     assert!(text.contains("created    key/laptop\n"), "{text}");
     let second = office.tenant(ACME, &[]);
     for bytes in [first.stderr, second.stdout, second.stderr] {
-        assert!(!String::from_utf8(bytes).unwrap().contains("tg_"));
+        assert!(!String::from_utf8(bytes).unwrap().contains("tw_"));
     }
 }
 

@@ -90,7 +90,7 @@ async fn without_postgresql_known_keys_go_on_and_unknown_ones_are_503() {
     let response = world.chat(&chat("tokens=1")).await;
     assert_eq!(response.status(), 200);
     assert!(began.elapsed() < Duration::from_secs(1));
-    let unknown = format!("tg_{}", "A".repeat(43));
+    let unknown = format!("tw_{}", "A".repeat(43));
     let request = world.http.post(format!("{}/v1/chat/completions", world.url)).bearer_auth(unknown);
     let (status, code, _) = refusal(request.body(chat("").to_string()).send().await.unwrap()).await;
     assert_eq!((status, &*code), (503, "identity_unavailable"));

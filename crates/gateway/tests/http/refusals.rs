@@ -8,7 +8,7 @@ use crate::world::{World, chat, refusal};
 async fn a_missing_unknown_or_malformed_key_is_401() {
     let mut world = World::start().await;
     let post = || world.http.post(format!("{}/v1/chat/completions", world.url)).body(chat("").to_string());
-    let unknown = format!("tg_{}", "A".repeat(43));
+    let unknown = format!("tw_{}", "A".repeat(43));
     for request in [
         post(),
         post().bearer_auth("nonsense"),

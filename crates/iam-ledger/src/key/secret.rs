@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::LedgerError;
 
 /// What every secret begins with, so that people and scanners of leaked secrets recognise one.
-pub const KEY_SECRET_PREFIX: &str = "tg_";
+pub const KEY_SECRET_PREFIX: &str = "tw_";
 /// 256 bits: guessing one is hopeless, so that a plain HMAC and no slow hash protects it.
 const RANDOM_BYTES: usize = 32;
 /// Base64 without padding.
@@ -18,7 +18,7 @@ const ENCODED_CHARS: usize = (RANDOM_BYTES * 8).div_ceil(6);
 /// The length of every secret.
 const SECRET_CHARS: usize = KEY_SECRET_PREFIX.len() + ENCODED_CHARS;
 
-/// The secret of a key: `tg_` and 43 characters of URL-safe base64, which hold 256 random bits of the operating system.
+/// The secret of a key: `tw_` and 43 characters of URL-safe base64, which hold 256 random bits of the operating system.
 ///
 /// It is returned once, when it is made, and stored nowhere. It does not print and is wiped when dropped.
 pub struct KeySecret(SecretString);
@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn another_spelling_of_the_same_bytes_is_none() {
-        assert!(is_well_formed(&format!("tg_{}A", "A".repeat(42))));
-        assert!(!is_well_formed(&format!("tg_{}B", "A".repeat(42))), "loose bits");
-        assert!(!is_well_formed(&format!("tg_{}=", "A".repeat(42))), "padding");
-        assert!(!is_well_formed(&format!("tg_{}+", "A".repeat(42))), "the other alphabet");
+        assert!(is_well_formed(&format!("tw_{}A", "A".repeat(42))));
+        assert!(!is_well_formed(&format!("tw_{}B", "A".repeat(42))), "loose bits");
+        assert!(!is_well_formed(&format!("tw_{}=", "A".repeat(42))), "padding");
+        assert!(!is_well_formed(&format!("tw_{}+", "A".repeat(42))), "the other alphabet");
     }
 }

@@ -103,7 +103,7 @@ async fn only_the_hmac_reaches_the_database() {
     let secret = keyring.create_key(&adas("k")).await.unwrap();
     keyring.authenticate(&secret.expose_secret().into(), commit_time()).await.unwrap();
     let dump = fixture.text("select string_agg(k::text, ' ') from api_keys k").await;
-    let encoded = secret.expose_secret().strip_prefix("tg_").unwrap();
+    let encoded = secret.expose_secret().strip_prefix("tw_").unwrap();
     let hex: String = secret.expose_secret().bytes().map(|byte| format!("{byte:02x}")).collect();
     assert!(!dump.contains(encoded) && !dump.contains(&hex), "{dump}");
     let plain = "select octet_length(secret_hmac)::bigint from api_keys";

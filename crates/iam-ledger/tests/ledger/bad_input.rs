@@ -100,10 +100,10 @@ fn bad_ids() -> Vec<String> {
 }
 
 fn wrong_secrets(good: &str) -> Vec<String> {
-    let body = good.strip_prefix("tg_").unwrap();
+    let body = good.strip_prefix("tw_").unwrap();
     vec![
         String::new(),
-        "tg_".to_owned(),
+        "tw_".to_owned(),
         body.to_owned(),
         good[..good.len() - 1].to_owned(),
         format!("{good}A"),
@@ -112,20 +112,20 @@ fn wrong_secrets(good: &str) -> Vec<String> {
         format!("TG_{body}"),
         format!("tg-{body}"),
         format!("xx_{body}"),
-        format!("tg_{}=", &body[..42]),
-        format!("tg_{}+", &body[..42]),
-        format!("tg_{}/", &body[..42]),
-        format!("tg_{}\0", &body[..42]),
-        format!("tg_\0{}", &body[1..]),
-        format!("tg_{}\u{e9}", &body[..41]),
-        format!("tg_\u{202e}{}", &body[..40]),
-        format!("tg_{}' or '1'='1", &body[..29]),
-        "tg_".repeat(16),
+        format!("tw_{}=", &body[..42]),
+        format!("tw_{}+", &body[..42]),
+        format!("tw_{}/", &body[..42]),
+        format!("tw_{}\0", &body[..42]),
+        format!("tw_\0{}", &body[1..]),
+        format!("tw_{}\u{e9}", &body[..41]),
+        format!("tw_\u{202e}{}", &body[..40]),
+        format!("tw_{}' or '1'='1", &body[..29]),
+        "tw_".repeat(16),
         "x".repeat(1 << 20),
-        format!("tg_{}", "A".repeat(1 << 20)),
+        format!("tw_{}", "A".repeat(1 << 20)),
         // Of the right form and unknown.
-        format!("tg_{}", "A".repeat(43)),
-        format!("tg_{}", "abcdefg".repeat(6)) + "A",
+        format!("tw_{}", "A".repeat(43)),
+        format!("tw_{}", "abcdefg".repeat(6)) + "A",
     ]
 }
 

@@ -41,7 +41,7 @@ async fn a_known_identity_is_found_without_the_database() {
         !matches!(error, LedgerError::NotAuthenticated),
         "an outage says nothing about a secret: {error}"
     );
-    let error = cache.authenticate(&"tg_x".into(), commit_time()).await.unwrap_err();
+    let error = cache.authenticate(&"tw_x".into(), commit_time()).await.unwrap_err();
     assert!(matches!(error, LedgerError::NotAuthenticated), "{error}");
 }
 
@@ -85,9 +85,9 @@ async fn it_holds_no_more_than_it_may_and_no_unknown_secret() {
     }
     let full = cache.len();
     for guess in ["A", "E"] {
-        let guess = format!("tg_{}{guess}", "A".repeat(42));
+        let guess = format!("tw_{}{guess}", "A".repeat(42));
         assert!(cache.authenticate(&guess.into(), commit_time()).await.is_err());
     }
     assert_eq!(cache.len(), full);
-    assert!(!format!("{cache:?}").contains("tg_"));
+    assert!(!format!("{cache:?}").contains("tw_"));
 }
