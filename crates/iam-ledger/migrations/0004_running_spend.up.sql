@@ -89,6 +89,11 @@ begin
         perform move_spend(tg_argv[0], new.id, old.budget_period, old.budget_time_zone, new.budget_period, new.budget_time_zone);
         return null;
     end if;
+    if not exists (select from changed c where c.budget_period <> 'none') then
+        return null;
+    end if;
+    -- Before looking: a first charge that is under way is not to be seen yet, and would stay where nobody has a period.
+    perform pg_advisory_xact_lock(hashtextextended('tallyweir charges', 0));
     for scope in
         select c.id, c.budget_period, c.budget_time_zone
         from changed c
@@ -124,5 +129,14 @@ begin
         execute format('create trigger budget_calendar_deleted after delete on %I referencing old table as changed '
             'for each statement execute function budget_calendar_changed(%L)', subject.name, subject.kind);
     end loop;
+end
+$$;
+
+-- Run with the owner's rights, they must not find a temporary table of their caller in the place of one of ours.
+do $$
+begin
+    execute format('alter function move_spend(text, text, text, text, text, text) set search_path = %s, pg_temp',
+        current_setting('search_path'));
+    execute format('alter function budget_calendar_changed() set search_path = %s, pg_temp', current_setting('search_path'));
 end
 $$;

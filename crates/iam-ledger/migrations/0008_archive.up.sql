@@ -20,10 +20,12 @@ create table archived_scope_spend (
     constraint archived_scope_spend_only_paid check (events > 0 and spend_usd > 0)
 );
 
--- Writes to the month stop while it is read; those to other months go on until the detaching itself, which takes a moment.
+-- Writes to the month stop while it is read; those to other months go on until the detaching itself, which takes a moment, but waits
+-- for whoever reads usage_events, and all commits behind it. So it gives up after three seconds, with nothing archived.
 create function archive_usage_month(any_day date) returns text
     language plpgsql
     set search_path from current
+    set lock_timeout = '3s'
 as $$
 declare
     first_day date := date_trunc('month', any_day::timestamp)::date;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use live_redis::{
-    ClientKey, DedupRetention, KeyPrefix, LiveRedis, OlderQueue, Options, RedisUrl, Role, StrictOpenError,
-    Tls, WindowClock,
+    ClientKey, DedupRetention, KeyPrefix, LiveRedis, OlderQueue, Options, RedisUrl, Role, Tls, WindowClock,
 };
 use secrecy::{ExposeSecret, SecretString};
 use spend_queue::ShardCount;
@@ -111,15 +110,8 @@ impl RedisConnection {
     ///
     /// As [`RedisConnection::open`]; [`Unfit`] where the doctor finds something fatal and the start is not lenient.
     pub async fn start(&self, role: Role, start: StartOptions) -> Result<LiveRedis> {
-        if !start.is_lenient() {
-            let (url, options) = self.target()?;
-            return LiveRedis::open_strict(url, options, role).await.map_err(|error| match error {
-                StrictOpenError::Unfit(fatal) => Unfit::new("Redis", fatal).into(),
-                error => error.into(),
-            });
-        }
         let redis = self.open().await?;
-        start.judge("Redis", redis.doctor(role).await)?;
+        start.judge("Redis", redis.doctor(role).await).inspect_err(|_| redis.close())?;
         Ok(redis)
     }
 }

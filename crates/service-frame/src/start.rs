@@ -37,15 +37,11 @@ pub struct StartOptions {
 pub struct Unfit {
     server: &'static str,
     fatal: Vec<Finding>,
+    /// Whether a lenient start would go on.
+    tolerable: bool,
 }
 
 impl StartOptions {
-    /// Whether what is fatal is only a warning.
-    #[must_use]
-    pub const fn is_lenient(self) -> bool {
-        self.lenient_start
-    }
-
     /// Logs what the doctor warns about `server`, and refuses what is fatal, unless the start is lenient.
     ///
     /// # Errors
@@ -60,15 +56,19 @@ impl StartOptions {
             let Finding { check, severity, what, why, mend, .. } = finding;
             tracing::warn!(check, %severity, why, mend, "{what}");
         }
-        if fatal.is_empty() || self.lenient_start { Ok(()) } else { Err(Unfit::new(server, fatal)) }
+        if fatal.is_empty() || self.lenient_start {
+            Ok(())
+        } else {
+            Err(Unfit { server, fatal, tolerable: true })
+        }
     }
 }
 
 impl Unfit {
-    /// A refusal for these findings.
+    /// A refusal of a server that nobody can start on, however leniently: it does not even let itself be looked at.
     #[must_use]
     pub const fn new(server: &'static str, fatal: Vec<Finding>) -> Self {
-        Self { server, fatal }
+        Self { server, fatal, tolerable: false }
     }
 
     /// The exit code: [`NOT_NOW`] when each finding may be over by itself, else [`UNFIT`].
@@ -85,7 +85,7 @@ impl fmt::Display for Unfit {
             let separator = if at == 0 { "" } else { "; " };
             write!(f, "{separator}{check}: {what} ({mend})")?;
         }
-        f.write_str("; --lenient-start starts nevertheless")
+        if self.tolerable { f.write_str("; --lenient-start starts nevertheless") } else { Ok(()) }
     }
 }
 
