@@ -10,6 +10,7 @@ use common::{Hot, limit, now};
 use futures_util::future::join_all;
 use live_redis::{LiveRedis, LiveRedisError};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 use serde_json::json;
 use spend_queue::{EncodedEvent, Enqueued, ShardCount, SpendEvent, SpendQueue, Usd};
@@ -24,7 +25,7 @@ const ROOM: usize = 3;
 /// Whose shard.
 const OWNERS: u8 = 4;
 
-/// One event. Few ids, so that many are retries and conflicts.
+/// One event. Few ids, so that many conflict.
 #[derive(Debug, Clone)]
 struct Call {
     id: u8,
@@ -118,7 +119,7 @@ async fn outcome(
         if let Ok(Enqueued::Accepted { seq, depth }) = answer {
             numbers.entry(shards.shard_of(event.partition()).index()).or_default().push((seq, depth));
         }
-        brim += usize::from(call.brim && answer.is_ok());
+        brim += usize::from(call.brim && matches!(answer, Ok(Enqueued::Accepted { .. })));
         let word = answer.map(|answer| match answer {
             Enqueued::Accepted { .. } => "accepted",
             Enqueued::Duplicate => "duplicate",
@@ -149,7 +150,12 @@ async fn enqueue(redis: LiveRedis, event: EncodedEvent) -> Result<Enqueued, Live
     redis.enqueue(&event).await
 }
 
-async fn compare(connections: usize, shards: u16, calls: Vec<Call>) -> Result<(), TestCaseError> {
+async fn compare(
+    connections: usize,
+    shards: u16,
+    calls: Vec<Call>,
+    events: Vec<EncodedEvent>,
+) -> Result<(), TestCaseError> {
     let shards = ShardCount::new(shards).unwrap();
     let open = |most| {
         Hot::shared_with(move |options| {
@@ -159,7 +165,6 @@ async fn compare(connections: usize, shards: u16, calls: Vec<Call>) -> Result<()
     let (together, alone) = (open(64).await, open(1).await);
     prepare(&together, shards).await;
     prepare(&alone, shards).await;
-    let events: Vec<_> = calls.iter().enumerate().map(|(nth, call)| event(nth, call)).collect();
     // One thread: tasks start, and wait in their lane, in the order in which they are spawned.
     let tasks = events.iter().cloned().map(|event| tokio::spawn(enqueue(together.redis.clone(), event)));
     let answers = join_all(tasks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
@@ -180,9 +185,21 @@ proptest! {
     fn unlike_events_at_once_are_each_told_and_charge_what_they_would_alone(
         many in any::<bool>(),
         shards in 1..4_u16,
-        calls in prop::collection::vec(call(), 1..120),
+        calls in prop::collection::vec((call(), prop::option::weighted(0.25, any::<Index>())), 1..120),
     ) {
+        let (mut made, mut events) = (Vec::new(), Vec::new());
+        for (nth, (call, repeated)) in calls.into_iter().enumerate() {
+            let (call, event) = match repeated.filter(|_| nth > 0).map(|index| index.index(nth)) {
+                Some(earlier) => (Call::clone(&made[earlier]), EncodedEvent::clone(&events[earlier])),
+                None => {
+                    let event = event(nth, &call);
+                    (call, event)
+                }
+            };
+            made.push(call);
+            events.push(event);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(compare(if many { 4 } else { 1 }, shards, calls))?;
+        runtime.block_on(compare(if many { 4 } else { 1 }, shards, made, events))?;
     }
 }
