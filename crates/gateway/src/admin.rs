@@ -4,7 +4,6 @@ mod budget;
 mod difference;
 mod entry;
 mod key;
-mod output;
 mod owners;
 mod tenant;
 mod tenant_file;

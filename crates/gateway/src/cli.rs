@@ -14,7 +14,7 @@ use service_frame::{command_line, environment, logging};
 
 use crate::admin;
 use crate::connection::KeyringConnection;
-use crate::{check, run};
+use crate::{check, run, spool};
 
 /// A small OpenAI-compatible gateway: limits, budgets and bills by Tallyweir.
 ///
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Key(admin::KeyCommand),
     /// Set what a scope may spend
     Budget(admin::BudgetOptions),
+    /// Look into the spool of a stopped gateway, and take out conflicts that were dealt with
+    Spool(spool::SpoolCommand),
 }
 
 #[derive(Debug, Args)]
@@ -86,6 +88,7 @@ pub async fn main() -> ExitCode {
         Command::Tenant(options) => admin::run(admin::Command::Tenant(options)).await,
         Command::Key(command) => admin::run(admin::Command::Key(command)).await,
         Command::Budget(options) => admin::run(admin::Command::Budget(options)).await,
+        Command::Spool(command) => spool::run(command).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -71,6 +71,9 @@ impl<T> Thing<T> {
 }
 
 #[cfg(test)]
+mod random;
+
+#[cfg(test)]
 mod tests {
     use std::future::pending;
     use std::sync::atomic::{AtomicU32, Ordering};

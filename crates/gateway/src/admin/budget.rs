@@ -5,7 +5,8 @@ use iam_ledger::{Change, IdentityPatch};
 use serde_json::json;
 
 use super::difference::amount;
-use super::{Amount, BudgetOptions, Scope, output};
+use super::{Amount, BudgetOptions, Scope};
+use crate::output;
 
 pub(super) async fn run(options: &BudgetOptions) -> Result<()> {
     let ledger = options.ledger.ledger().await?;

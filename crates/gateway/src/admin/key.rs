@@ -7,7 +7,8 @@ use chrono::{SecondsFormat, Utc};
 use iam_ledger::{IdentityPatch, ScopeKind};
 use serde_json::json;
 
-use super::{BlockOptions, RotateOptions, output};
+use super::{BlockOptions, RotateOptions};
+use crate::output;
 
 pub(super) async fn rotate(options: &RotateOptions) -> Result<()> {
     let (keyring, _) = options.keyring.keyring().await?;

@@ -7,8 +7,8 @@ use iam_ledger::KeySecret;
 use serde_json::{Value, json};
 
 use super::difference::FieldChange;
-use super::output;
 use super::tenant_file::Wanted;
+use crate::output;
 
 /// What was done, in order. Secrets are shown by [`Report::print`] and nowhere else.
 #[derive(Default)]

@@ -158,7 +158,13 @@ async fn every_command_works_as_the_roles_that_the_page_gives_it() {
     let missing: Vec<_> = watched.iter().filter(|name| !there(name)).collect();
     assert!(missing.is_empty() && watched.contains("tallyweir_spool_bytes"), "{missing:?}");
     running.stop();
-    ran.extend(["check", "run"]);
+    // Of the file alone, whatever its servers.
+    let spool =
+        |words: &[&str]| binary(words).env("TALLYWEIR_SPOOL", folder.path().join("bills.spool")).output();
+    assert_eq!(report(&spool(&["spool", "list", "--json"]).unwrap())["conflicts"], json!([]));
+    let unknown = spool(&["spool", "take", "r"]).unwrap();
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("has no conflict"), "{unknown:?}");
+    ran.extend(["check", "run", "spool list", "spool take"]);
 
     let all = commands_of(Path::new(PROGRAM));
     let missed: Vec<_> = all.iter().filter(|command| !ran.contains(command.as_str())).collect();
