@@ -97,7 +97,7 @@ mod tests {
             redis_user: "r".into(),
             database_role: "d".into(),
         };
-        assert_eq!(Deployed::in_manifest(manifest), [expected.clone()]);
+        assert_eq!(Deployed::in_manifest(manifest), std::slice::from_ref(&expected));
         let unit = "# rediss://r:...\n# postgres://d:...\nExecStart=/usr/local/bin/program run --json\nEnvironment=A=1\n";
         assert_eq!(Deployed::in_unit(unit), Some(expected));
     }

@@ -121,7 +121,7 @@ async fn compare(
         match together.unwrap() {
             Ok(amounts) => prop_assert_eq!(amounts.into_iter().map(Ok).collect::<Vec<_>>(), alone),
             Err(error) => {
-                prop_assert!(alone.contains(&Err(error.clone())), "{:?} is not in {:?}", error, alone)
+                prop_assert!(alone.contains(&Err(error.clone())), "{:?} is not in {:?}", error, alone);
             }
         }
     }

@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use spend_queue::ShardCount;
 
 use crate::secret::SecretSource;
-use crate::start::{StartOptions, Unfit};
+use crate::start::StartOptions;
 use crate::values::{millis, retention, whole, window_clock};
 
 /// Where PostgreSQL is.
@@ -108,7 +108,7 @@ impl RedisConnection {
     ///
     /// # Errors
     ///
-    /// As [`RedisConnection::open`]; [`Unfit`] where the doctor finds something fatal and the start is not lenient.
+    /// As [`RedisConnection::open`]; [`Unfit`](crate::start::Unfit) where the doctor finds something fatal and the start is not lenient.
     pub async fn start(&self, role: Role, start: StartOptions) -> Result<LiveRedis> {
         let redis = self.open().await?;
         start.judge("Redis", redis.doctor(role).await).inspect_err(|_| redis.close())?;
