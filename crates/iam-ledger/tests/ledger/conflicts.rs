@@ -34,6 +34,72 @@ async fn serialization_failures_deadlocks_and_lock_timeouts_are_tried_again() {
     assert_eq!(fixture.spent(&scope("team/a")).await, usd("3"));
 }
 
+/// A ledger whose sessions have this setting.
+async fn with_setting(fixture: &Fixture, name: &str, value: &str) -> Ledger {
+    let mut url = Url::parse(fixture.database.url()).unwrap();
+    url.query_pairs_mut().append_pair(&format!("options[{name}]"), value);
+    Ledger::connect(&secret(url.as_str()), LedgerOptions::default()).await.unwrap()
+}
+
+/// Until a session waits for a lock.
+async fn somebody_waits(fixture: &Fixture) {
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    while fixture.number(waiting).await == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_the_server_ends_in_a_deadlock_is_tried_again() {
+    let fixture = Fixture::new().await;
+    // Whose clock runs out first is ended: the commit, since the other looks for a deadlock only much later.
+    let ledger = with_setting(&fixture, "deadlock_timeout", "2s").await;
+    let entries = entries(&[event("r", &["team/a"], Some("1"))]);
+    let batch = batch(&entries);
+    let mut other = fixture.sql.begin().await.unwrap();
+    for first in ["set local deadlock_timeout = '10min'", "lock table usage_daily in access exclusive mode"] {
+        sqlx::query(first).execute(&mut *other).await.unwrap();
+    }
+    let (committed, ()) = tokio::join!(ledger.commit(&batch), async {
+        // It has claimed its request ids, and waits for the daily sums; each has now what the other wants.
+        somebody_waits(&fixture).await;
+        sqlx::query("lock table settled_requests in access exclusive mode")
+            .execute(&mut *other)
+            .await
+            .unwrap();
+        other.rollback().await.unwrap();
+    });
+    assert_eq!(committed.unwrap().new, 1);
+    assert_eq!(fixture.spent(&scope("team/a")).await, usd("1"));
+    // A session reports what it met when it ends.
+    ledger.close().await;
+    let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
+    while fixture.number(deadlocks).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.number(deadlocks).await, 1);
+}
+
+#[tokio::test]
+async fn a_commit_meets_no_serialization_failure_whatever_the_isolation_of_the_database() {
+    let fixture = Fixture::new().await;
+    fixture.commit(&entries(&[event("before", &["team/a"], Some("1"))])).await;
+    // Counts attempts, and fails none.
+    fail_first(&fixture, 0, "40001").await;
+    let ledger = with_setting(&fixture, "default_transaction_isolation", "serializable").await;
+    let entries = entries(&[event("r", &["team/a"], Some("1"))]);
+    let batch = batch(&entries);
+    let mut other = fixture.sql.begin().await.unwrap();
+    sqlx::query("update usage_daily set events = events").execute(&mut *other).await.unwrap();
+    let (committed, ()) = tokio::join!(ledger.commit(&batch), async {
+        somebody_waits(&fixture).await;
+        other.commit().await.unwrap();
+    });
+    assert_eq!(committed.unwrap().new, 1);
+    assert_eq!(fixture.number("select last_value from tries").await, 1);
+    assert_eq!(fixture.spent(&scope("team/a")).await, usd("2"));
+}
+
 #[tokio::test]
 async fn a_conflict_that_does_not_pass_reaches_the_caller_after_a_few_attempts() {
     let fixture = Fixture::new().await;
@@ -55,9 +121,7 @@ async fn other_errors_are_not_tried_again() {
 #[tokio::test]
 async fn a_lock_timeout_of_the_session_is_sat_out() {
     let fixture = Fixture::new().await;
-    let mut url = Url::parse(fixture.database.url()).unwrap();
-    url.query_pairs_mut().append_pair("options[lock_timeout]", "20");
-    let ledger = Ledger::connect(&secret(url.as_str()), LedgerOptions::default()).await.unwrap();
+    let ledger = with_setting(&fixture, "lock_timeout", "20").await;
     let mut locked = fixture.sql.begin().await.unwrap();
     sqlx::query("lock table usage_daily in access exclusive mode").execute(&mut *locked).await.unwrap();
     let entries = entries(&[event("r", &["team/a"], Some("1"))]);
