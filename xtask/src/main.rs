@@ -38,7 +38,8 @@ enum Command {
     Up(up::Options),
     /// Run every test, service tests included
     Test(test::Options),
-    /// Formatting, lints, docs, query cache, tests, end to end, a minute of chaos: what a change must pass
+    /// What a change must pass: formatting, lints, docs, proofs, query cache, tests, mutants of what changed, end to end, a minute of
+    /// chaos
     Ci,
     /// Measure, each bench against its baseline in the same run; without a name, all that have one
     Bench(bench::Options),

@@ -65,6 +65,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         fs::write(&diff, change).with_context(|| format!("writing {}", diff.display()))?;
     }
     install()?;
+    // Where nothing is to be mutated, none of it is written anew.
+    let report = place.join("mutants.out");
+    if report.exists() {
+        fs::remove_dir_all(&report).with_context(|| format!("removing {}", report.display()))?;
+    }
     let mut mutants = process::cargo(&["mutants", "--all-features", "--jobs", "1", "--timeout", "300"]);
     // In a target folder that is shared, what was built of a mutant would pass for the real crate.
     mutants.env_remove("CARGO_TARGET_DIR");
@@ -82,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     mutants.args(["--", "--lib", "--tests", "--", "--skip", "a_million_decisions"]);
     let limit = options.minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
     let ended = run_within(&mut mutants, limit)?;
-    let missed = fs::read_to_string(place.join("mutants.out/missed.txt")).unwrap_or_default();
+    let missed = fs::read_to_string(report.join("missed.txt")).unwrap_or_default();
     if !missed.trim().is_empty() {
         bail!(
             "changes of the code that no test notices: add a test, or list them with their reason:\n{missed}"

@@ -64,8 +64,14 @@ pub(crate) async fn last(ledger: &Ledger, spool: &Spool) {
 }
 
 fn announcement(instance: &str, spool: &Spool) -> SpoolAnnouncement {
-    let SpoolStatus { events, bytes, oldest, .. } = spool.status();
-    SpoolAnnouncement { instance: instance.to_owned(), events, bytes, oldest: oldest.map(Millis::instant) }
+    // Conflicts too: each is the bill of a call, and nobody else knows it.
+    let SpoolStatus { events, conflicts, bytes, conflict_bytes, oldest, .. } = spool.status();
+    SpoolAnnouncement {
+        instance: instance.to_owned(),
+        events: events.saturating_add(conflicts),
+        bytes: bytes.saturating_add(conflict_bytes),
+        oldest: oldest.map(Millis::instant),
+    }
 }
 
 fn is_due(said: Option<&Said>, events: u64) -> bool {

@@ -1,7 +1,7 @@
 //! Step 9: the bill, before the client has the whole answer.
 
 use chrono::Utc;
-use live_redis::{CallError, LiveRedis, LiveRedisError};
+use live_redis::{LiveRedis, LiveRedisError};
 use spend_queue::{EncodedEvent, Enqueued, QueueError, SpendEvent, SpendQueue, Usd};
 use spend_spool::{Delivery, Spool, SpooledQueue};
 use tokio_util::sync::CancellationToken;
@@ -196,16 +196,15 @@ impl Bills {
     }
 }
 
-/// Repeating is safe, and a connection that broke mends itself. A server that is silent while the process ends is not asked again:
-/// the bill is logged in time instead.
+/// Repeating is safe, and a connection that broke mends itself. While the process ends nothing is asked again, whatever was
+/// answered: the bill is logged in time instead.
 async fn ask_twice(
     redis: &LiveRedis,
     event: &EncodedEvent,
     shutdown: &Shutdown,
 ) -> Result<Enqueued, LiveRedisError> {
     match redis.enqueue(event).await {
-        Err(error @ LiveRedisError::Call(CallError::Timeout(_))) if shutdown.is_cut() => Err(error),
-        Err(error) if QueueError::is_transient(&error) => redis.enqueue(event).await,
+        Err(error) if QueueError::is_transient(&error) && !shutdown.is_cut() => redis.enqueue(event).await,
         answer => answer,
     }
 }

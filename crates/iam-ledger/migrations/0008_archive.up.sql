@@ -115,7 +115,7 @@ comment on column archived_scope_spend.spend_usd is 'Exact sum of what they char
 comment on table spool_announcements is
     'What gateways say that they hold on their disks: bills that neither the queue nor this ledger knows.';
 comment on column spool_announcements.instance is 'The gateway: its host and the path of its spool.';
-comment on column spool_announcements.events is 'How many bills its spool holds; 0 for an empty one.';
+comment on column spool_announcements.events is 'How many bills its spool holds, conflicts included; 0 for an empty one.';
 comment on column spool_announcements.bytes is 'Their bytes.';
-comment on column spool_announcements.oldest is 'When the oldest was made ready. Null: the spool is empty.';
+comment on column spool_announcements.oldest is 'When the oldest that is to be replayed was made ready. Null: there is none.';
 comment on column spool_announcements.announced_at is 'When the gateway said so, by the server''s clock.';

@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom
 -- Length and state of a queue, of one moment.
 --
 -- KEYS[1]  list: the queue, oldest first

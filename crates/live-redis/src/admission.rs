@@ -41,7 +41,7 @@ impl LiveRedis {
     /// not an error, and moves no counter.
     ///
     /// Calls for one partition that wait while another is under way go together in the next one, in the order of
-    /// their arrival, as far as they are of one version of one tree, or flat (docs/decisions/0005); each is decided as it
+    /// their arrival, as far as they are of one version of one tree, or flat (docs/decisions/0017); each is decided as it
     /// would be alone. Dropping the future before it was sent leaves nothing behind; afterwards the
     /// request may be counted.
     ///

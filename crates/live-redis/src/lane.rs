@@ -1,4 +1,4 @@
-//! Lanes: what waits while a call is under way goes together in the next one (docs/decisions/0005).
+//! Lanes: what waits while a call is under way goes together in the next one (docs/decisions/0017).
 //!
 //! Alone, a call waits for nobody. Lanes do not wait for each other; their calls share the connection and pipeline. A call
 //! that panics takes down neither its lane nor those who wait behind it.

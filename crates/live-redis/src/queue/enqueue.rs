@@ -1,4 +1,4 @@
-//! Enqueueing, one event alone or several that wait together (docs/decisions/0005).
+//! Enqueueing, one event alone or several that wait together (docs/decisions/0017).
 
 use std::collections::HashMap;
 use std::sync::Arc;

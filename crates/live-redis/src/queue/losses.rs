@@ -36,6 +36,22 @@ pub struct Loss {
     item: Vec<u8>,
 }
 
+impl Loss {
+    /// Whether these losses, together, are of all numbers from `first` to `last`: what was taken off in two goes is recorded in two.
+    pub fn cover<'a>(losses: impl IntoIterator<Item = &'a Self>, first: u64, last: u64) -> bool {
+        let mut ranges: Vec<_> = losses.into_iter().map(|loss| (loss.first, loss.last)).collect();
+        ranges.sort_unstable();
+        let mut next = first;
+        for (from, to) in ranges {
+            if from > next || next > last {
+                break;
+            }
+            next = next.max(to.saturating_add(1));
+        }
+        next > last
+    }
+}
+
 /// An item as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 struct Item {

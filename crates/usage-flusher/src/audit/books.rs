@@ -77,7 +77,7 @@ fn breaks(audit: &LedgerAudit, losses: &[(u16, Vec<Loss>)], report: &mut Report)
 
 fn is_recorded(losses: &[(u16, Vec<Loss>)], shard: i32, first: u64, last: u64) -> bool {
     let of_shard = losses.iter().filter(|(index, _)| i32::from(*index) == shard);
-    of_shard.flat_map(|(_, losses)| losses).any(|loss| loss.first <= first && loss.last >= last)
+    Loss::cover(of_shard.flat_map(|(_, losses)| losses), first, last)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 use iam_ledger::{FlushEnd, Ledger};
-use live_redis::QueueStatus;
+use live_redis::{Loss, QueueStatus};
 use spend_queue::{Chain, Entry, Epoch};
 
 use super::finding::Report;
@@ -56,7 +56,7 @@ pub(super) async fn compare(
     };
     let ends = ledger.flushes_ending_at(epoch, status.shard, seen.taken).await?;
     let after = ledger.last_flush(epoch, status.shard).await?;
-    let recorded = |first, last| status.losses.iter().any(|loss| loss.first <= first && loss.last >= last);
+    let recorded = |first, last| Loss::cover(&status.losses, first, last);
     if let Some((what, means)) = broken(before, after, &ends, &seen, recorded) {
         report.differ(CHECK, shard, what, means);
     }

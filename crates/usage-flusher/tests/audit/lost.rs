@@ -72,6 +72,24 @@ async fn an_event_that_comes_later_does_not_cover_a_loss_and_an_acknowledged_one
 }
 
 #[tokio::test]
+async fn what_was_taken_off_in_two_goes_is_covered_by_both_records_together() {
+    let stack = settled_and_waiting(3).await;
+    for ids in [6..8, 8..9] {
+        let _: u64 = redis(&stack, "DEL", &["queue"]).await;
+        enqueue(&stack, ids).await;
+    }
+    flush(&stack).await;
+    for place in ["0", "1"] {
+        let words = ["losses", "--shard", "0", "--acknowledge", place, "--reason", "entered again", "--yes"];
+        assert!(text(&stack, &words).contains("marked"));
+    }
+    let report = audit(&stack);
+    assert_eq!(report["verdict"], "exact", "{report}");
+    assert!(says(&report, "remarks", &["numbers 4 to 6"]), "{report}");
+    assert!(says(&report, "remarks", &["numbers 7 to 8"]), "{report}");
+}
+
+#[tokio::test]
 async fn a_repair_writes_down_what_is_missing_before_it_sets_anything_back() {
     let stack = settled_and_waiting(3).await;
     let _: Vec<u8> = redis(&stack, "RPOP", &["queue"]).await;
