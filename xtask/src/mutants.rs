@@ -129,7 +129,8 @@ fn run_within(command: &mut Command, limit: Option<Duration>) -> Result<Option<E
 fn base(folder: &Path) -> Result<String> {
     let head = git(folder, &["rev-parse", "HEAD"])?;
     let of = |reference| git(folder, &["merge-base", "HEAD", reference]).ok();
-    let left = ["origin/main", "main"].into_iter().find_map(of).filter(|base| *base != head);
+    let on_main = git(folder, &["branch", "--show-current"])? == "main";
+    let left = ["origin/main", "main"].into_iter().find_map(of).filter(|base| *base != head && !on_main);
     left.map_or_else(|| git(folder, &["rev-parse", "--verify", "HEAD^"]), Ok).context(
         "there is no commit to compare with: fetch the history (`git fetch --unshallow`, `fetch-depth: 0`), or name \
          one: `cargo xtask mutants --since REVISION`",
