@@ -1,9 +1,8 @@
-"""Budgets: exhausted, raised, and renewed when their period turns."""
+"""Budgets: exhausted, raised, held, and the zones that their periods may have."""
 
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import openai
