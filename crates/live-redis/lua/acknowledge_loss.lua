@@ -1,7 +1,7 @@
 #!lua
--- Marks a recorded loss as dealt with, if it is still the one that was looked at; nothing is removed.
+-- Marks a recorded loss, or what was moved aside, as dealt with, if it is still the one that was looked at; nothing is removed.
 --
--- KEYS[1]  list: recorded losses (parts/lost.lua)
+-- KEYS[1]  list: recorded losses (parts/lost.lua), or what was moved aside (quarantine.lua)
 -- ARGV[1]  its place in that list, 0 for the oldest
 -- ARGV[2]  the whole item that was looked at, byte for byte
 -- ARGV[3]  the item in its place: the same, with who acknowledged it and why

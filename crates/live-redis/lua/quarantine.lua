@@ -2,10 +2,11 @@
 -- Moves the head of the queue aside, if it is still the one that was looked at; nothing is lost.
 --
 -- KEYS[1 .. 6]  as parts/index.lua has them
--- KEYS[7]  list: what was moved aside, each as a line of JSON (why and when) and the raw entry behind it
+-- KEYS[7]  list: what was moved aside, each as a line of JSON (seq, where it can be told, then why and when) and the raw entry
+--          behind it
 -- KEYS[8]  list: recorded losses (parts/lost.lua)
 -- ARGV[1]  the head that was looked at, byte for byte
--- ARGV[2]  the line of JSON
+-- ARGV[2]  the line of JSON, an object that is not empty, without seq
 --
 -- Returns {1, entries left}, or {0, entries} when the head is another one (nothing changed).
 -- The index is in doubt from then on, since nobody can say what an entry that cannot be read was charged with.
@@ -28,11 +29,19 @@ local head = known[1] and known[2] and is_count(known[1], 15) and is_count(known
 if head and tonumber(known[2]) - head < depth then
   head = nil
 end
+-- an entry that cannot be read has the number that the state names, where nothing but the list's own entries has numbers
+if not number and head and tonumber(known[2]) - head == depth then
+  number = head
+end
+local line = ARGV[2]
+if number then
+  line = string.format('{"seq":%.0f,', number) .. string.sub(line, 2)
+end
 
 if loss then
   redis.call('RPUSH', lost, loss)
 end
-redis.call('RPUSH', KEYS[7], ARGV[2] .. '\n' .. ARGV[1])
+redis.call('RPUSH', KEYS[7], line .. '\n' .. ARGV[1])
 redis.call('LPOP', queue)
 if depth > 1 then
   redis.call('HSET', state, 'doubt', 'quarantine')

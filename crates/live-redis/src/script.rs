@@ -63,7 +63,7 @@ script! {
     /// Length and state of the queue.
     QUEUE_STATE = "queue_state.lua";
     /// Marks a recorded loss as dealt with.
-    ACKNOWLEDGE_LOSS = "acknowledge_loss.lua";
+    ACKNOWLEDGE_ITEM = "acknowledge_item.lua";
     /// Length and age of the queue.
     BACKLOG = "backlog.lua";
     /// Counts a deployment's failure and cools it at the threshold.

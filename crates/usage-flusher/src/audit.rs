@@ -2,6 +2,7 @@
 //!
 //! *Exact* is said of what was looked at, which is listed; what was not is listed too.
 
+mod accounted;
 mod books;
 mod continuity;
 mod epochs;
@@ -16,9 +17,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use iam_ledger::{Ledger, LedgerOptions};
-use live_redis::{LiveRedis, Loss};
+use live_redis::LiveRedis;
 use spend_queue::{Epoch, Shard, SpendQueue};
 
+use accounted::Accounted;
 use finding::Report;
 pub(crate) use finding::Verdict;
 use service_frame::connection::DatabaseOptions;
@@ -66,14 +68,14 @@ pub(crate) async fn audit(options: AuditOptions) -> Result<Verdict> {
         remarks: Vec::new(),
         differences: Vec::new(),
     };
-    let mut losses = Vec::new();
+    let mut accounted = Vec::new();
     for shard in redis.sources() {
-        let lost = compare_shard(&redis, &ledger, &epoch, shard, &mut report)
+        let of_shard = compare_shard(&redis, &ledger, &epoch, shard, &mut report)
             .await
             .with_context(|| format!("auditing shard {shard}"))?;
-        losses.push((shard.index(), lost));
+        accounted.push((shard.index(), of_shard));
     }
-    books::compare(&ledger.audit(&epoch, SHOWN).await?, &losses, &mut report);
+    books::compare(&ledger.audit(&epoch, SHOWN).await?, &accounted, &mut report);
     report.looked_at(&books::CHECKS);
     outside::compare(&ledger, &mut report).await?;
     report.looked_at(&outside::CHECKS);
@@ -101,21 +103,22 @@ pub(crate) async fn audit(options: AuditOptions) -> Result<Verdict> {
 }
 
 /// What the queue holds against what the ledger recorded of it. The ledger is asked first: what is committed meanwhile only
-/// lets the queue look further ahead than it is. Answers what is recorded as lost.
+/// lets the queue look further ahead than it is. Answers which numbers are named here.
 async fn compare_shard(
     redis: &LiveRedis,
     ledger: &Ledger,
     epoch: &Epoch,
     shard: Shard,
     report: &mut Report,
-) -> Result<Vec<Loss>> {
+) -> Result<Accounted> {
     let flushed = if shard.is_older() { None } else { ledger.last_flush(epoch, shard).await? };
     let status = redis.queue_status(shard).await?;
+    let accounted = Accounted::of(&status);
     queue::compare(&status, report);
     report.looked_at(&queue::CHECKS);
     if !shard.is_older() {
-        continuity::compare(ledger, epoch, flushed, &status, report).await?;
+        continuity::compare(ledger, epoch, flushed, (&status, &accounted), report).await?;
         report.looked_at(&[continuity::CHECK]);
     }
-    Ok(status.losses)
+    Ok(accounted)
 }

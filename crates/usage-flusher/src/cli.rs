@@ -43,7 +43,8 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Show the head of a shard; takes nothing
     Peek(PeekOptions),
-    /// Move the head of a shard aside because it cannot be settled, list what was moved aside, or put it back
+    /// Move the head of a shard aside because it cannot be settled, list what was moved aside, put it back, or mark it as
+    /// dealt with
     Quarantine(QuarantineOptions),
     /// List what left the queue without being acknowledged, or mark it as dealt with
     Losses(LossesOptions),

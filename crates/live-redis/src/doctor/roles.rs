@@ -38,8 +38,8 @@ const GATEWAY: &[Rights] = &[
 
 const FLUSHER: &[Rights] = &[
     (&[Queue], &["LLEN", "LRANGE 0 1", "LINDEX 0", "LTRIM 0 1", "MEMORY|USAGE"]),
-    // How many were moved aside, not what they are.
-    (&[Quarantine], &["LLEN"]),
+    // Which of them were dealt with stands in the items.
+    (&[Quarantine], &["LRANGE 0 1"]),
     (&[State], &["HMGET x", "HSET x x", "HDEL x"]),
     (&[Hot], &["HGETALL"]),
     (&[Hot, Count, SinceAmount], &["HMGET x", "HLEN", "HSET x x", "HDEL x"]),
@@ -56,8 +56,7 @@ const OPERATOR: &[Rights] = &[
     (&[Hot, Count], &["HMGET x", "HLEN", "HGETALL"]),
     (&[Since], &["ZCARD", "ZCOUNT 0 0", "ZRANGEBYLEX - +", "ZLEXCOUNT - +"]),
     (&[SinceAmount], &["HMGET x", "HLEN"]),
-    (&[Quarantine], &["LRANGE 0 1", "LLEN"]),
-    (&[Lost], &["LRANGE 0 1"]),
+    (&[Quarantine, Lost], &["LRANGE 0 1"]),
     (&[Seen], &["HKEYS"]),
 ];
 
@@ -212,7 +211,7 @@ mod tests {
                 "REINDEX",
                 "QUARANTINE",
                 "RESTORE",
-                "ACKNOWLEDGE_LOSS",
+                "ACKNOWLEDGE_ITEM",
             ],
             directly: &["HGET", "HMGET", "LLEN", "LRANGE", "HGETALL", "MEMORY|USAGE"],
         },

@@ -36,22 +36,6 @@ pub struct Loss {
     item: Vec<u8>,
 }
 
-impl Loss {
-    /// Whether these losses, together, are of all numbers from `first` to `last`: what was taken off in two goes is recorded in two.
-    pub fn cover<'a>(losses: impl IntoIterator<Item = &'a Self>, first: u64, last: u64) -> bool {
-        let mut ranges: Vec<_> = losses.into_iter().map(|loss| (loss.first, loss.last)).collect();
-        ranges.sort_unstable();
-        let mut next = first;
-        for (from, to) in ranges {
-            if from > next || next > last {
-                break;
-            }
-            next = next.max(to.saturating_add(1));
-        }
-        next > last
-    }
-}
-
 /// An item as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 struct Item {
@@ -129,7 +113,7 @@ impl LiveRedis {
         let mut item: Item = serde_json::from_slice(&loss.item).map_err(answer)?;
         item.acknowledged = Some(note.clone());
         let marked = serde_json::to_string(&item).map_err(answer)?;
-        let mut call = script::ACKNOWLEDGE_LOSS.prepare_invoke();
+        let mut call = script::ACKNOWLEDGE_ITEM.prepare_invoke();
         call.key(self.shared.options.prefix.shard(shard).lost());
         call.arg(loss.place).arg(&loss.item[..]).arg(marked);
         self.strictly("acknowledge_loss", async { Ok(self.wide_script::<u64>(&call).await? == 1) }).await

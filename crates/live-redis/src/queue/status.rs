@@ -6,11 +6,14 @@ use spend_queue::{BatchLimit, Chain, Charge, Index, Peeked, ScopeRef, Shard, Usd
 
 use super::backlog::Backlog;
 use super::losses::Loss;
+use super::quarantine::Quarantined;
 use crate::error::LiveRedisError;
 use crate::{LiveRedis, script};
 
 /// The most losses that a status lists.
 const LOSSES: u32 = 1_000;
+/// The most that was moved aside that a status lists. Each item was moved by hand.
+const QUARANTINED: u32 = 10_000;
 
 /// A shard as an operator sees it. Its parts are read one after the other, so they may differ by what happened between.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +36,8 @@ pub struct QueueStatus {
     pub losses: Vec<Loss>,
     /// What a script found wrong with the index, if one did: `foreign`, `short`, `index` or `quarantine`.
     pub doubt: Option<String>,
-    /// Entries that were moved aside.
-    pub quarantined: u64,
+    /// What was moved aside, dealt with or not, oldest first, at most 10,000.
+    pub quarantined: Vec<Quarantined>,
     /// Counters of pending spend, the largest amounts first. Not to be relied on while the index is in doubt.
     pub counters: Vec<(ScopeRef, Charge)>,
     /// Counters that are not what this release writes; strict reads of them are errors.
@@ -50,7 +53,7 @@ pub struct QueueGlance {
     pub bytes: u64,
     /// Whether the index of pending spend is proven.
     pub index: Index,
-    /// Entries that were moved aside.
+    /// Entries that were moved aside and that nobody dealt with (at most 10,000 items are read).
     pub quarantined: u64,
     /// Entries that left the list without being acknowledged and that nobody dealt with: those of recorded losses (at most 1,000
     /// records), and what an empty list's state still names.
@@ -124,7 +127,7 @@ impl LiveRedis {
             };
             let (quarantined, lost) = match shard.is_older() {
                 true => (0, 0),
-                false => (self.quarantine_length(shard).await?, self.lost_entries(shard).await?),
+                false => (self.open_quarantined(shard).await?, self.lost_entries(shard).await?),
             };
             Ok(QueueGlance { backlog, bytes, index, quarantined, lost })
         })
@@ -137,9 +140,9 @@ impl LiveRedis {
         Ok(self.wide::<Option<u64>>(&memory).await?.unwrap_or_default())
     }
 
-    async fn quarantine_length(&self, shard: Shard) -> Result<u64, LiveRedisError> {
-        let mut length = redis::cmd("LLEN");
-        self.wide(length.arg(self.shared.options.prefix.shard(shard).quarantine())).await
+    async fn open_quarantined(&self, shard: Shard) -> Result<u64, LiveRedisError> {
+        let items = self.read_quarantine(shard, QUARANTINED).await?.into_iter();
+        Ok(items.map(|item| u64::from(item.acknowledged.is_none())).sum())
     }
 
     async fn lost_entries(&self, shard: Shard) -> Result<u64, LiveRedisError> {
@@ -176,7 +179,7 @@ impl LiveRedis {
             missing: 0,
             losses: Vec::new(),
             doubt: None,
-            quarantined: 0,
+            quarantined: Vec::new(),
             counters: Vec::new(),
             damaged_counters: 0,
         };
@@ -188,7 +191,7 @@ impl LiveRedis {
         (status.seqs, status.missing) = (state.seqs, state.missing());
         (status.chain, status.doubt) = (state.chain, state.doubt);
         status.losses = self.read_losses(shard, LOSSES).await?;
-        status.quarantined = self.quarantine_length(shard).await?;
+        status.quarantined = self.read_quarantine(shard, QUARANTINED).await?;
         let whole = |key: String| {
             let mut command = redis::cmd("HGETALL");
             command.arg(key);

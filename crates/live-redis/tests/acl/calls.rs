@@ -157,6 +157,16 @@ async fn a_repairer_can_look_and_mend() {
         assert_eq!(repairer.quarantine(shard(), head.raw(), &note()).await, Ok(Some(left)));
         heads.push(head);
     }
+    let first = repairer.quarantined(shard(), 1).await.unwrap().remove(0);
+    assert_eq!((first.seq, first.note.as_ref(), &first.acknowledged), (Some(1), Some(&note()), &None));
+    assert_eq!(repairer.acknowledge_quarantined(shard(), &first, &note()).await, Ok(true));
+    assert_eq!(
+        repairer.acknowledge_quarantined(shard(), &first, &note()).await,
+        Ok(false),
+        "it is another now"
+    );
+    let flusher = guarded.open(Role::Flusher).await;
+    assert_eq!(flusher.queue_glance(shard()).await.unwrap().quarantined, 2, "one was dealt with");
     for held in [1, 2, 3] {
         let last = repairer.quarantined(shard(), 10).await.unwrap().pop().unwrap();
         assert_eq!(last.raw, heads.pop().unwrap().raw());
@@ -164,7 +174,7 @@ async fn a_repairer_can_look_and_mend() {
     }
     assert_eq!(repairer.reindex(shard()).await, Ok(Reindexed::Rebuilt { entries: 3 }));
     assert_eq!(repairer.pending(&team()).await, Ok(Usd::from_picos(10)));
-    let receipt = receipt(&guarded.open(Role::Flusher).await).await;
+    let receipt = receipt(&flusher).await;
     assert_eq!(receipt.entries, 3);
 }
 

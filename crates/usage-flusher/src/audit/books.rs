@@ -1,8 +1,8 @@
 //! What the ledger's own books say, compared with each other.
 
 use iam_ledger::{ArchivedMonth, LedgerAudit};
-use live_redis::Loss;
 
+use super::accounted::Accounted;
 use super::finding::Report;
 use super::queue::numbers;
 
@@ -10,8 +10,8 @@ pub(super) const CHECKS: [&str; 4] = ["ledger.requests", "ledger.days", "ledger.
 
 const MANUAL: &str = "somebody changed the ledger by hand, or restored a part of it";
 
-/// `losses`: those of each shard by its number. What they name is not named again as a gap of the flush log.
-pub(super) fn compare(audit: &LedgerAudit, losses: &[(u16, Vec<Loss>)], report: &mut Report) {
+/// `accounted`: that of each shard by its number. What it covers is not named again as a gap of the flush log.
+pub(super) fn compare(audit: &LedgerAudit, accounted: &[(u16, Accounted)], report: &mut Report) {
     for (count, what) in [
         (audit.requests_without_event, "settled requests have no event"),
         (audit.archived_without_request, "archived events have no settled request, or were put back"),
@@ -37,7 +37,7 @@ pub(super) fn compare(audit: &LedgerAudit, losses: &[(u16, Vec<Loss>)], report: 
     for month in &audit.archived {
         archived(month, report);
     }
-    breaks(audit, losses, report);
+    breaks(audit, accounted, report);
 }
 
 fn archived(month: &ArchivedMonth, report: &mut Report) {
@@ -52,7 +52,7 @@ fn archived(month: &ArchivedMonth, report: &mut Report) {
     report.not_looked_at.push(format!("month archived: {name} ({} events, not read)", month.events));
 }
 
-fn breaks(audit: &LedgerAudit, losses: &[(u16, Vec<Loss>)], report: &mut Report) {
+fn breaks(audit: &LedgerAudit, accounted: &[(u16, Accounted)], report: &mut Report) {
     for broken in &audit.breaks {
         let shard = Some(broken.shard.to_string());
         let (first, last) = (broken.first_seq.unsigned_abs(), broken.last_seq.unsigned_abs());
@@ -64,20 +64,19 @@ fn breaks(audit: &LedgerAudit, losses: &[(u16, Vec<Loss>)], report: &mut Report)
                 "Redis was rewound (a fail-over, a restart without its data) and gave out numbers again; every request id still \
                  counts once",
             );
-        } else if !is_recorded(losses, broken.shard, first, last) {
+        } else if !is_accounted_for(accounted, broken.shard, first, last) {
             report.differ(
                 "flush_log.gap",
                 shard,
                 format!("no batch has {}", numbers(first, last)),
-                "entries left the queue without being settled: another hand, or the quarantine",
+                "entries left the queue without being settled: another hand took them, or deleted what was moved aside",
             );
         }
     }
 }
 
-fn is_recorded(losses: &[(u16, Vec<Loss>)], shard: i32, first: u64, last: u64) -> bool {
-    let of_shard = losses.iter().filter(|(index, _)| i32::from(*index) == shard);
-    Loss::cover(of_shard.flat_map(|(_, losses)| losses), first, last)
+fn is_accounted_for(accounted: &[(u16, Accounted)], shard: i32, first: u64, last: u64) -> bool {
+    accounted.iter().any(|(index, of_shard)| i32::from(*index) == shard && of_shard.covers(first, last))
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 
 use anyhow::Result;
 use iam_ledger::{FlushEnd, Ledger};
-use live_redis::{Loss, QueueStatus};
+use live_redis::QueueStatus;
 use spend_queue::{Chain, Entry, Epoch};
 
+use super::accounted::Accounted;
 use super::finding::Report;
 use super::queue::numbers;
 
@@ -31,7 +32,7 @@ pub(super) async fn compare(
     ledger: &Ledger,
     epoch: &Epoch,
     before: Option<FlushEnd>,
-    status: &QueueStatus,
+    (status, accounted): (&QueueStatus, &Accounted),
     report: &mut Report,
 ) -> Result<()> {
     let shard = Some(status.shard.to_string());
@@ -56,21 +57,21 @@ pub(super) async fn compare(
     };
     let ends = ledger.flushes_ending_at(epoch, status.shard, seen.taken).await?;
     let after = ledger.last_flush(epoch, status.shard).await?;
-    let recorded = |first, last| Loss::cover(&status.losses, first, last);
-    if let Some((what, means)) = broken(before, after, &ends, &seen, recorded) {
+    let covered = |first, last| accounted.covers(first, last);
+    if let Some((what, means)) = broken(before, after, &ends, &seen, covered) {
         report.differ(CHECK, shard, what, means);
     }
     Ok(())
 }
 
-/// What is wrong, if anything. `ends`: the batches that end with [`Seen::taken`]; `recorded`: whether these numbers are recorded
-/// as lost, and so named already.
+/// What is wrong, if anything. `ends`: the batches that end with [`Seen::taken`]; `covered`: whether these numbers are recorded
+/// as lost or were moved aside, and so named already.
 fn broken(
     before: Option<FlushEnd>,
     after: Option<FlushEnd>,
     ends: &[FlushEnd],
     seen: &Seen<'_>,
-    recorded: impl Fn(u64, u64) -> bool,
+    covered: impl Fn(u64, u64) -> bool,
 ) -> Option<(String, &'static str)> {
     let latest = ends.iter().map(|end| end.committed_at).max();
     if let Some(end) = before.filter(|end| end.seq >= seen.next)
@@ -84,10 +85,10 @@ fn broken(
     let settled = after.map_or(0, |end| end.seq);
     if settled < seen.taken {
         let (first, last) = (settled + 1, seen.taken);
-        return (!recorded(first, last)).then(|| {
+        return (!covered(first, last)).then(|| {
             (
                 format!("{} left the queue and are not in the flush log", numbers(first, last)),
-                "entries were taken off by another hand, or moved aside: compare the quarantine",
+                "entries were taken off by another hand, or what was moved aside was deleted",
             )
         });
     }

@@ -38,15 +38,34 @@ pub(super) fn compare(status: &QueueStatus, report: &mut Report) {
             "another hand wrote to them; `usage-flusher repair --yes` makes them anew",
         );
     }
-    if status.quarantined > 0 {
+    aside(status, report);
+    lost(status, report);
+}
+
+/// What was moved aside: a difference until somebody dealt with it.
+fn aside(status: &QueueStatus, report: &mut Report) {
+    let mut open = 0_u64;
+    for item in &status.quarantined {
+        let Some(note) = &item.acknowledged else {
+            open += 1;
+            continue;
+        };
+        let what = item.seq.map_or_else(|| format!("item {}", item.place), |seq| numbers(seq, seq));
+        let why = item.note.as_ref().map_or("?", |note| &*note.reason);
+        report.remarks.push(format!(
+            "shard {}: {what} was moved aside ({why}); dealt with: {}",
+            status.shard, note.reason
+        ));
+    }
+    if open > 0 {
         report.differ(
             "queue.quarantine",
-            shard(),
-            format!("{} entries were moved aside", status.quarantined),
-            "they are neither settled nor pending until somebody decides",
+            Some(status.shard.to_string()),
+            format!("{open} entries were moved aside"),
+            "they are neither settled nor pending. Put each back or enter its bill again, then `usage-flusher quarantine \
+             --acknowledge`",
         );
     }
-    lost(status, report);
 }
 
 /// What left the queue without an acknowledgement: recorded by whichever script noticed it, or to be seen now.

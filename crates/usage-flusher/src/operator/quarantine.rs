@@ -1,4 +1,4 @@
-//! `quarantine`: takes what cannot be settled off the head of a shard, and keeps it.
+//! `quarantine`: takes what cannot be settled off the head of a shard, keeps it, and notes what became of it.
 
 use anyhow::{Context, Result, bail};
 use chrono::Utc;
@@ -17,7 +17,8 @@ use crate::values::{reason, sha1 as sha1_digits};
 const LISTED: u32 = 10_000;
 
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").args(["head", "list", "restore"])))]
+#[command(group(ArgGroup::new("what").args(["head", "list", "restore", "acknowledge"])))]
+#[command(group(ArgGroup::new("noted").args(["head", "acknowledge"])))]
 pub(crate) struct QuarantineOptions {
     #[command(flatten)]
     redis: RedisConnection,
@@ -27,8 +28,8 @@ pub(crate) struct QuarantineOptions {
     /// Move the head aside if it is still the one with this SHA-1, as shown without this flag
     #[arg(long, value_name = "SHA1", requires = "reason", value_parser = sha1_digits)]
     head: Option<String>,
-    /// Why, for whoever finds it later: 1 to 128 bytes
-    #[arg(long, value_name = "TEXT", requires = "head", value_parser = reason)]
+    /// Why, or what was done about it, for whoever finds it later: 1 to 128 bytes
+    #[arg(long, value_name = "TEXT", requires = "noted", value_parser = reason)]
     reason: Option<String>,
     /// List what was moved aside, oldest first
     #[arg(long)]
@@ -36,10 +37,13 @@ pub(crate) struct QuarantineOptions {
     /// Put the item with this place in the list back to the head of the shard
     #[arg(long, value_name = "PLACE", value_parser = whole::<u64>(0..=i64::MAX))]
     restore: Option<u64>,
+    /// Mark the item with this place as dealt with: an audit does not call it a difference any more. It stays in the list
+    #[arg(long, value_name = "PLACE", requires = "reason", value_parser = whole::<u64>(0..=i64::MAX))]
+    acknowledge: Option<u64>,
     /// Really do it; without, it is shown what would be done
     #[arg(long)]
     yes: bool,
-    /// Print one JSON object: shard, done, sha1, entries (or items)
+    /// Print one JSON object: shard, done, sha1, entries (or items: place, seq, at, reason, acknowledged, sha1, raw)
     #[arg(long)]
     json: bool,
 }
@@ -47,7 +51,7 @@ pub(crate) struct QuarantineOptions {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     shard: String,
-    /// Whether something was moved.
+    /// Whether something was moved or marked.
     done: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     sha1: Option<String>,
@@ -64,8 +68,11 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Item {
     place: u64,
+    seq: Option<u64>,
     at: Option<chrono::DateTime<Utc>>,
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acknowledged: Option<String>,
     sha1: String,
     raw: String,
 }
@@ -77,10 +84,11 @@ pub(crate) async fn quarantine(options: QuarantineOptions) -> Result<bool> {
     if shard.is_older() {
         bail!("the queue of an older deployment has no quarantine: its programs would not know of it");
     }
-    let report = match (options.list, options.restore) {
-        (true, _) => list(&redis, shard, options.json).await?,
-        (false, Some(place)) => restore(&redis, shard, place, &options).await?,
-        (false, None) => take_head(&redis, shard, &options).await?,
+    let report = match (options.restore, options.acknowledge) {
+        (Some(place), _) => restore(&redis, shard, place, &options).await?,
+        (None, Some(place)) => acknowledge(&redis, shard, place, &options).await?,
+        (None, None) if options.list => list(&redis, shard, options.json).await?,
+        (None, None) => take_head(&redis, shard, &options).await?,
     };
     redis.close();
     if options.json {
@@ -92,11 +100,21 @@ pub(crate) async fn quarantine(options: QuarantineOptions) -> Result<bool> {
 async fn list(redis: &LiveRedis, shard: Shard, json: bool) -> Result<Report> {
     let items: Vec<_> = redis.quarantined(shard, LISTED).await?.into_iter().map(item).collect();
     if !json {
-        let mut listed = table(&["place", "at", "reason", "sha1", "raw"], &[0]);
-        for Item { place, at, reason, sha1, raw } in &items {
+        let mut listed = table(&["place", "seq", "at", "reason", "dealt with", "sha1", "raw"], &[0, 1]);
+        for Item { place, seq, at, reason, acknowledged, sha1, raw } in &items {
             let at = at.map_or_else(|| "?".to_owned(), |at| at.format("%F %T").to_string());
             let reason = reason.clone().unwrap_or_else(|| "?".to_owned());
-            listed.add_row([place.to_string(), at, reason, sha1.clone(), excerpt(raw.as_bytes())]);
+            let seq = seq.map_or_else(|| "?".to_owned(), |seq| seq.to_string());
+            let dealt_with = acknowledged.clone().unwrap_or_else(|| "no".to_owned());
+            listed.add_row([
+                place.to_string(),
+                seq,
+                at,
+                reason,
+                dealt_with,
+                sha1.clone(),
+                excerpt(raw.as_bytes()),
+            ]);
         }
         println!("shard {shard}: {} items were moved aside", items.len());
         if !items.is_empty() {
@@ -107,9 +125,18 @@ async fn list(redis: &LiveRedis, shard: Shard, json: bool) -> Result<Report> {
 }
 
 fn item(quarantined: Quarantined) -> Item {
-    let Quarantined { place, note, raw, .. } = quarantined;
+    let Quarantined { place, seq, note, acknowledged, raw, .. } = quarantined;
     let (at, reason) = note.map(|note| (note.at, note.reason)).unzip();
-    Item { place, at, reason, sha1: sha1(&raw), raw: String::from_utf8_lossy(&raw).into_owned() }
+    let acknowledged = acknowledged.map(|note| note.reason);
+    Item {
+        place,
+        seq,
+        at,
+        reason,
+        acknowledged,
+        sha1: sha1(&raw),
+        raw: String::from_utf8_lossy(&raw).into_owned(),
+    }
 }
 
 async fn take_head(redis: &LiveRedis, shard: Shard, options: &QuarantineOptions) -> Result<Report> {
@@ -162,11 +189,47 @@ fn head(peeked: &Peeked) -> Option<(&[u8], Option<String>)> {
     }
 }
 
-async fn restore(redis: &LiveRedis, shard: Shard, place: u64, options: &QuarantineOptions) -> Result<Report> {
+async fn item_at(redis: &LiveRedis, shard: Shard, place: u64) -> Result<Quarantined> {
     let items = redis.quarantined(shard, LISTED).await?;
     let Some(found) = items.into_iter().find(|item| item.place == place) else {
         bail!("nothing was moved aside at place {place} of shard {shard}; --list shows what was");
     };
+    Ok(found)
+}
+
+async fn acknowledge(
+    redis: &LiveRedis,
+    shard: Shard,
+    place: u64,
+    options: &QuarantineOptions,
+) -> Result<Report> {
+    let found = item_at(redis, shard, place).await?;
+    let report = Report { shard: shard.to_string(), sha1: Some(sha1(&found.raw)), ..Report::default() };
+    let (Some(reason), true) = (&options.reason, options.yes) else {
+        if !options.json {
+            println!("would be marked as dealt with:\n  {}", excerpt(&found.raw));
+            println!("nothing was marked: --yes does it");
+        }
+        return Ok(report);
+    };
+    let note = OperatorNote { reason: reason.clone(), at: Utc::now() };
+    if !redis.acknowledge_quarantined(shard, &found, &note).await? {
+        bail!("place {place} of shard {shard} holds something else by now; nothing was marked: look again");
+    }
+    if !options.json {
+        println!("marked as dealt with");
+    }
+    Ok(Report { done: true, ..report })
+}
+
+async fn restore(redis: &LiveRedis, shard: Shard, place: u64, options: &QuarantineOptions) -> Result<Report> {
+    let found = item_at(redis, shard, place).await?;
+    if let Some(note) = &found.acknowledged {
+        bail!(
+            "place {place} of shard {shard} was dealt with ({}): put back, its bill might be charged twice",
+            note.reason
+        );
+    }
     let report = Report { shard: shard.to_string(), sha1: Some(sha1(&found.raw)), ..Report::default() };
     if !options.yes {
         if !options.json {

@@ -48,7 +48,8 @@ struct ShardReport<'a> {
     index: &'static str,
     doubt: Option<&'a str>,
     corrupt_head: Option<String>,
-    quarantined: u64,
+    /// Entries that were moved aside and that nobody dealt with.
+    quarantined: usize,
     /// Numbers that the state names and the list does not have.
     missing: u64,
     /// Recorded losses that nobody dealt with.
@@ -86,7 +87,7 @@ impl<'a> ShardReport<'a> {
             index: if status.index() == Index::Proven { "proven" } else { "doubtful" },
             doubt: status.doubt.as_deref(),
             corrupt_head: corrupt_head(status.head.stop.as_ref()).map(|(_, error)| error.to_string()),
-            quarantined: status.quarantined,
+            quarantined: status.quarantined.iter().filter(|item| item.acknowledged.is_none()).count(),
             missing: status.missing,
             losses: status
                 .losses

@@ -134,16 +134,3 @@ async fn the_flusher_that_empties_the_list_writes_down_what_it_never_saw() {
         assert!(what.contains(lost) && what.contains("team 0.000000000005 USD"), "{pop}: {what}");
     }
 }
-
-#[tokio::test]
-async fn what_an_operator_moved_aside_is_no_loss() {
-    let stack = settled_and_waiting(2).await;
-    let head: Value = serde_json::from_slice(&run(&stack, &["quarantine", "--json"]).stdout).unwrap();
-    let sha1 = head["sha1"].as_str().unwrap();
-    let done = run(&stack, &["quarantine", "--head", sha1, "--reason", "a test", "--yes"]);
-    assert!(done.status.success(), "{done:?}");
-    flush(&stack).await;
-    let report = audit(&stack);
-    let found = checks(&report);
-    assert!(found.contains(&"queue.quarantine") && !found.contains(&"queue.lost"), "{report}");
-}

@@ -128,6 +128,13 @@ async fn every_command_works_as_the_roles_that_the_page_gives_it() {
     let marked = trial.json("repairer", "", "losses --shard 0 --acknowledge 0 --reason tried --yes");
     assert_eq!(marked["done"], true, "{marked}");
 
+    // Another is moved aside, and the repairer writes down that it was dealt with.
+    gateway.enqueue(&event("e", 5)).await.unwrap();
+    let head = trial.json("repairer", "", "quarantine")["sha1"].as_str().unwrap().to_owned();
+    trial.run("repairer", "", &format!("quarantine --head {head} --reason test --yes"));
+    let marked = trial.json("repairer", "", "quarantine --acknowledge 0 --reason tried --yes");
+    assert_eq!(marked["done"], true, "{marked}");
+
     // Words that are no command, such as a number, stand behind those that are.
     let ran = trial.ran.into_inner();
     let all = commands_of(Path::new(env!("CARGO_BIN_EXE_usage-flusher")));
