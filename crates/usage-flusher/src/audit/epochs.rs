@@ -11,7 +11,8 @@ use super::finding::Report;
 const NAMED: usize = 20;
 const SHARDS: u16 = 256;
 
-/// Names the other epochs. Answers why there is nothing to compare, if the ledger has no batch of this one.
+/// Names the other epochs. Answers why there is nothing to compare, if the ledger has no batch of this one: whatever else it has, no
+/// number of this queue was held against it.
 pub(super) async fn compare(
     ledger: &Ledger,
     epoch: &Epoch,
@@ -43,7 +44,12 @@ pub(super) async fn compare(
         )));
     }
     let known: Vec<_> = others.iter().take(NAMED).map(|known| known.epoch.to_string()).collect();
-    Ok((!known.is_empty()).then(|| {
+    Ok(Some(if known.is_empty() {
+        format!(
+            "{target} has bills, and no batch of {epoch} or of any other: all of them came from the queue of an older deployment, \
+             or somebody emptied the flush log"
+        )
+    } else {
         format!(
             "{target} has no batch of {epoch}: right before the first one; otherwise --prefix and --shards of an epoch that it \
              has are accepted ({})",

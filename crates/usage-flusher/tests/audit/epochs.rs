@@ -2,7 +2,8 @@
 
 use chrono::TimeDelta;
 use iam_ledger::{Ledger, LedgerOptions};
-use spend_queue::{BatchLimit, SpendQueue};
+use live_redis::{LiveRedis, OlderQueue, Options};
+use spend_queue::{BatchLimit, Shard, SpendQueue};
 use usage_flusher::Flusher;
 
 use crate::support::{Stack, event, now, shard};
@@ -58,6 +59,30 @@ async fn an_empty_database_and_one_of_another_prefix_are_one_line_and_an_exit_co
     assert_eq!(report["verdict"], "nothing_to_compare", "{report}");
     let known = format!("prefix {}, 1 shard", stack.redis.prefix());
     assert!(says(&report, "remarks", &["no batch of prefix unheard-of", &known]), "{report}");
+}
+
+#[tokio::test]
+async fn a_ledger_that_was_filled_from_an_older_queue_alone_is_nothing_to_compare_with() {
+    let stack = Stack::start().await;
+    let older = OlderQueue::new(format!("{}-older", stack.redis.prefix()).parse().unwrap());
+    let entry =
+        r#"{"request_id":"old-1","model":"m","spend":0.25,"team_id":"t","start":"2026-03-01T12:00:00Z"}"#;
+    let client = redis::Client::open(stack.redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let list = format!("{}-older:spendlog", stack.redis.prefix());
+    let _: u64 = redis::cmd("RPUSH").arg(list).arg(entry).query_async(&mut connection).await.unwrap();
+    let options =
+        Options::default().with_prefix(stack.redis.prefix().parse().unwrap()).with_older_queue(older);
+    let hot = LiveRedis::open_with(stack.redis.url(), options).await.unwrap();
+    let flusher = Flusher::new(hot, stack.ledger.clone());
+    let step = flusher.step(Shard::OLDER, BatchLimit::MAX, now, || true).await;
+    step.outcome.unwrap();
+    assert_eq!(step.flushed.entries, 1);
+    for words in [&[][..], &["--prefix", "unheard-of"]] {
+        let report = audit_with(&stack, words);
+        assert_eq!(report["verdict"], "nothing_to_compare", "{report}");
+        assert!(says(&report, "remarks", &["no batch of prefix", "or of any other"]), "{report}");
+    }
 }
 
 #[tokio::test]
