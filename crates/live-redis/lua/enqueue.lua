@@ -2,7 +2,8 @@
 -- Appends spend events in order, remembers their request ids, and charges their scopes: each event wholly or not at all.
 --
 -- KEYS[1]  list: the queue, oldest first
--- KEYS[2]  hash: queue state (head, next, chain, format, shards, scopes, starts, doubt)
+-- KEYS[2]  hash: queue state (head, next, chain, format, shards, scopes, starts, doubt; of the callers' settings:
+--          settings, settings_since, settings_before)
 -- KEYS[3]  hash: scope ref -> pending picodollars
 -- KEYS[4]  hash: scope ref -> pending paid events
 -- KEYS[5]  sorted set, all scores 0: organization and start millisecond of pending events
@@ -13,9 +14,10 @@
 -- ARGV[1]  shard count of the caller
 -- ARGV[2]  buckets an event, 1 or 3
 -- ARGV[3]  milliseconds that a bucket is kept after its last event; 0 for ever
--- ARGV[4]  number of scopes that the events charge
--- ARGV[5]  number of places in the index by time that they charge
--- ARGV[6 ..] those scopes, then those places, none twice
+-- ARGV[4]  the caller's settings in which all callers must agree, as text
+-- ARGV[5]  number of scopes that the events charge
+-- ARGV[6]  number of places in the index by time that they charge
+-- ARGV[7 ..] those scopes, then those places, none twice
 -- ARGV[.. ] for each event: digest of the request id within the bucket; payload check (4 bytes); millisecond at which it
 --          was made ready; picodollars to charge (decimal, 0 to 2^63-1); what to charge them to, two bytes each, most
 --          significant first: its number in the list above, from 1; event JSON of entry format 2 without its opening brace
@@ -25,12 +27,13 @@
 -- these scripts write. An event that is not appended changes nothing, and the others go on.
 -- Errors (nothing written): SHARDS another shard count is in force; DAMAGED a value is not what these scripts write.
 -- An empty list whose state names entries lost them: that is recorded before the state is set anew.
+-- Settings of another caller are replaced, and kept as settings_before, with the millisecond: they are for the doctor.
 -- Writes in the order of what their loss would cost: the record of a loss, the events, the memory of their ids, the counters,
 -- the state.
 
-local shards, buckets, kept_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local last_scope = 5 + tonumber(ARGV[4])
-local last_place = last_scope + tonumber(ARGV[5])
+local shards, buckets, kept_ms, settings = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local last_scope = 6 + tonumber(ARGV[5])
+local last_place = last_scope + tonumber(ARGV[6])
 
 local depth = redis.call('LLEN', queue)
 local known = read_state()
@@ -54,11 +57,11 @@ local seq, chain = first, known[3] or string.rep('0', 40)
 local high, low, paid, bad = {}, {}, {}, {}
 local amounts_of_scopes, counts_of_scopes, amounts_of_places = {}, {}, {}
 if depth > 0 then
-  amounts_of_scopes, counts_of_scopes = read_fields(hot, ARGV, 6, last_scope), read_fields(count, ARGV, 6, last_scope)
+  amounts_of_scopes, counts_of_scopes = read_fields(hot, ARGV, 7, last_scope), read_fields(count, ARGV, 7, last_scope)
   amounts_of_places = read_fields(amounts, ARGV, last_scope + 1, last_place)
 end
-for i = 6, last_scope do
-  local amount, number = amounts_of_scopes[i - 5], counts_of_scopes[i - 5]
+for i = 7, last_scope do
+  local amount, number = amounts_of_scopes[i - 6], counts_of_scopes[i - 6]
   if not amount and not number then
     high[i], low[i], paid[i] = 0, 0, 0
   elseif amount and number and is_amount(amount) and is_count(number, 15) then
@@ -106,7 +109,7 @@ local function refusal(at, key, charged, more_high, more_low)
     return { check == ARGV[at + 1] and 1 or 2 }
   end
   for j = 1, #charged, 2 do
-    local i = charged[j] * 256 + charged[j + 1] + 5
+    local i = charged[j] * 256 + charged[j + 1] + 6
     if bad[i] then
       return { 4, bad[i] }
     end
@@ -125,7 +128,7 @@ for at = last_place + 1, #ARGV, 6 do
   local reply = refusal(at, key, charged, more_high, more_low)
   if not reply then
     for j = 1, #charged, 2 do
-      local i = charged[j] * 256 + charged[j + 1] + 5
+      local i = charged[j] * 256 + charged[j + 1] + 6
       high[i], low[i] = plus(high[i], low[i], more_high, more_low)
       paid[i], moved[i] = paid[i] + 1, true
     end
@@ -145,7 +148,7 @@ if #entries == 0 then
 end
 local doubt = depth > 0 and (not whole or not is_tail(known, redis.call('LINDEX', queue, -1)))
 local hot_pairs, count_pairs, member_pairs, amount_pairs = {}, {}, {}, {}
-for i = 6, last_scope do
+for i = 7, last_scope do
   if moved[i] then
     local n = #hot_pairs
     hot_pairs[n + 1], hot_pairs[n + 2] = ARGV[i], decimal(high[i], low[i])
@@ -192,6 +195,12 @@ write_members(since, member_pairs)
 write_fields(amounts, amount_pairs)
 redis.call('HSET', state, 'next', string.format('%d', seq), 'chain', chain, 'format', '2', 'shards', shards, 'scopes',
   redis.call('HLEN', hot), 'starts', redis.call('ZCARD', since))
+if known[8] ~= settings then
+  redis.call('HSET', state, 'settings', settings, 'settings_since', ARGV[accepted[1][1] + 2])
+  if known[8] then
+    redis.call('HSET', state, 'settings_before', known[8])
+  end
+end
 if doubt then
   redis.call('HSET', state, 'doubt', 'foreign')
 end

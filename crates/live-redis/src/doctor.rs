@@ -1,5 +1,6 @@
 //! What a server must be like so that limits and money are safe on it, and whether this one is.
 
+mod agreement;
 mod family;
 mod report;
 mod rights;
@@ -97,9 +98,8 @@ impl LiveRedis {
     async fn examine(&self, role: Role, report: &mut Report) -> Result<(), LiveRedisError> {
         let mode = self.examine_server(report).await?;
         self.examine_slots(mode.as_deref(), report).await?;
-        self.examine_options(report);
         self.examine_clock(report).await?;
-        self.examine_shards(report).await?;
+        self.examine_state(role, report).await?;
         self.examine_rights(role, report).await
     }
 }

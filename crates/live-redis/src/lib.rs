@@ -14,6 +14,7 @@ mod lane;
 mod options;
 mod queue;
 mod script;
+mod settings;
 mod spread;
 mod strings;
 mod telemetry;

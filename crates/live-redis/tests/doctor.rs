@@ -6,10 +6,11 @@ mod common;
 
 use std::time::Duration;
 
+use chrono::Utc;
 use common::event;
 use devstack::{AppendFsync, RedisBuilder, RedisCluster, RedisServer};
-use live_redis::{LiveRedis, Options, Role, StrictOpenError};
-use spend_queue::{Finding, Severity, ShardCount, SpendQueue};
+use live_redis::{DedupRetention, LiveRedis, Options, Role, StrictOpenError, WindowClock};
+use spend_queue::{EncodedEvent, Finding, Severity, ShardCount, SpendEvent, SpendQueue};
 use tokio::net::TcpListener;
 
 const CANARY: &str = "canary-password";
@@ -64,9 +65,9 @@ async fn all_is_well_on_a_healthy_server_for_every_role() {
             "maxmemory",
             "persistence",
             "replication",
-            "options",
             "clock",
             "shards",
+            "options",
             "scripts",
             "rights",
         ];
@@ -159,6 +160,60 @@ async fn another_shard_count_is_refused_wherever_the_queue_has_entries() {
         let (text, checks) = refused(server.url(), options(other), Role::Flusher).await;
         assert_eq!(checks, ["redis.shards"]);
         assert!(text.contains("the queue has 4 shards") && text.contains(&format!("uses {other}")), "{text}");
+    }
+}
+
+/// An event of this moment: the record of its gateway's settings has its time.
+fn queued_now(id: &str) -> EncodedEvent {
+    let mut event = SpendEvent::new(id, "m", vec![common::team()]);
+    event.organization_id = Some("o".into());
+    event.encode(Utc::now()).unwrap()
+}
+
+#[tokio::test]
+async fn gateways_that_disagree_on_clock_or_memory_are_found_whichever_is_asked() {
+    let server = healthy().start().unwrap();
+    let with = |clock, retention| options(3).with_window_clock(clock).with_dedup_retention(retention);
+    let open = |options| LiveRedis::open_strict(server.url(), options, Role::Gateway);
+    let two_hours = DedupRetention::AtLeast(Duration::from_secs(7200));
+    let first = open(with(WindowClock::Local, DedupRetention::Permanent)).await.unwrap();
+    first.enqueue(&queued_now("r1")).await.unwrap();
+    for (clock, retention, word) in [
+        (WindowClock::Redis, DedupRetention::Permanent, "the server's clock"),
+        (WindowClock::Local, two_hours, "for 7200 s at least"),
+    ] {
+        let findings = first.doctor(Role::Gateway).await;
+        assert_eq!(find(&findings, "redis.options").severity, Severity::Ok, "{findings:#?}");
+        let other = open(with(clock, retention)).await.unwrap();
+        let findings = other.doctor(Role::Gateway).await;
+        let found = find(&findings, "redis.options");
+        assert_eq!(found.severity, Severity::Warning, "{found:?}");
+        for word in [word, "each gateway's clock", "for ever"] {
+            assert!(found.what.contains(word), "{found:?}");
+        }
+        assert!(found.mend.contains("--window-clock") && found.mend.contains("--dedup-retention"));
+        for role in [Role::Flusher, Role::Operator, Role::Repairer] {
+            let findings = other.doctor(role).await;
+            let found = find(&findings, "redis.options");
+            assert_eq!(found.severity, Severity::Ok, "{role}: {found:?}");
+            assert!(found.what.contains("each gateway's clock") && found.what.contains(word), "{found:?}");
+        }
+        // From now on it is the other that the queue records.
+        other.enqueue(&queued_now(word)).await.unwrap();
+        for (redis, role) in [(&first, Role::Gateway), (&other, Role::Gateway), (&other, Role::Flusher)] {
+            let findings = redis.doctor(role).await;
+            let found = find(&findings, "redis.options");
+            assert_eq!(found.severity, Severity::Warning, "{role}: {found:?}");
+            assert!(found.what.contains(word) && found.what.contains("each gateway's clock"), "{found:?}");
+        }
+        let mut admin =
+            redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+        for shard in 0..3 {
+            let mut forget = redis::cmd("HDEL");
+            forget.arg(format!("tallyweir:{{{shard}}}:state")).arg("settings").arg("settings_since");
+            forget.arg("settings_before").query_async::<()>(&mut admin).await.unwrap();
+        }
+        first.enqueue(&queued_now(&format!("{word} again"))).await.unwrap();
     }
 }
 

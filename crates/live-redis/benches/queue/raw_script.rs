@@ -10,10 +10,11 @@ use crate::common::load::{Measured, rate_of_all};
 use crate::common::server::Server;
 
 /// The parts in the order in which the client puts them.
-const SOURCE: [&str; 4] = [
+const SOURCE: [&str; 5] = [
     include_str!("../../lua/parts/decimal.lua"),
     include_str!("../../lua/parts/bulk.lua"),
     include_str!("../../lua/parts/index.lua"),
+    include_str!("../../lua/parts/lost.lua"),
     include_str!("../../lua/enqueue.lua"),
 ];
 
@@ -51,13 +52,13 @@ fn call(script: &Script, event: &EncodedEvent) -> Cmd {
         event.starts().map(|start| start.to_string()).collect(),
     );
     let mut call = redis::cmd("EVALSHA");
-    call.arg(script.get_hash()).arg(7);
-    for part in ["queue", "state", "hot", "count", "since", "since:amount"] {
+    call.arg(script.get_hash()).arg(8);
+    for part in ["queue", "state", "hot", "count", "since", "since:amount", "lost"] {
         call.arg(format!("raw:{{0}}:{part}"));
     }
     call.arg(format!("raw:{{0}}:seen:{:02x}{:02x}", digest[0], digest[1] & 0xfe));
     let numbers: Vec<u8> = (1..).take(scopes.len() + starts.len()).flat_map(u16::to_be_bytes).collect();
-    call.arg(1).arg(1).arg(0).arg(scopes.len()).arg(starts.len()).arg(scopes).arg(starts);
+    call.arg(1).arg(1).arg(0).arg("local 0").arg(scopes.len()).arg(starts.len()).arg(scopes).arg(starts);
     call.arg(&digest[2..]).arg(&event.payload_check().short()[..]).arg(event.encoded().get());
     call.arg(event.charges().next().map_or(0, |(_, picos)| picos)).arg(numbers).arg(event.body());
     call

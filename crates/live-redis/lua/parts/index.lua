@@ -9,9 +9,9 @@
 
 local queue, state, hot, count, since, amounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
--- head, next, chain, doubt, scopes, starts, shards
+-- head, next, chain, doubt, scopes, starts, shards, settings
 local function read_state()
-  return redis.call('HMGET', state, 'head', 'next', 'chain', 'doubt', 'scopes', 'starts', 'shards')
+  return redis.call('HMGET', state, 'head', 'next', 'chain', 'doubt', 'scopes', 'starts', 'shards', 'settings')
 end
 
 local function as_written(known, scopes, counts, starts, places)

@@ -1,17 +1,17 @@
-//! What the server holds and knows: its clock, its cluster's slots, the queue's shard count.
+//! What the server holds and knows: its clock, its cluster's slots, the queue's shard count and its gateways' settings.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::future::try_join_all;
 use spend_queue::{Finding, Severity, ShardCount};
 
-use super::answered;
+use super::agreement::{self, Recorded};
 use super::report::Report;
+use super::{Role, answered};
+use crate::LiveRedis;
 use crate::error::LiveRedisError;
-use crate::{DedupRetention, LiveRedis, Options, WindowClock};
 
 const CLOCK: &str = "redis.clock";
 const SHARDS: &str = "redis.shards";
-const OPTIONS: &str = "redis.options";
 const SLOTS: &str = "redis.slots";
 
 /// More than this counts a moment in two minutes often enough to be noticed.
@@ -20,6 +20,9 @@ const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(2);
 /// How many shards are looked at besides the client's own: a queue that was set up with more is found by those that
 /// were used.
 const LOOK_FURTHER: u16 = 64;
+
+/// The shard count, and the fields of [`agreement::FIELDS`].
+type Stored = (Option<String>, Option<String>, Option<String>, Option<String>);
 
 impl LiveRedis {
     /// In a cluster, whether every slot is served.
@@ -40,11 +43,6 @@ impl LiveRedis {
         Ok(())
     }
 
-    /// What this client was told: nobody else can know, and all gateways of a deployment must agree in the first two.
-    pub(super) fn examine_options(&self, report: &mut Report) {
-        report.add(in_force(&self.shared.options));
-    }
-
     /// How far the server's clock is from ours, half the round trip allowed for.
     pub(super) async fn examine_clock(&self, report: &mut Report) -> Result<(), LiveRedisError> {
         let before = Utc::now();
@@ -61,25 +59,33 @@ impl LiveRedis {
         Ok(())
     }
 
-    /// Whether the queue was set up with the client's shard count.
-    pub(super) async fn examine_shards(&self, report: &mut Report) -> Result<(), LiveRedisError> {
+    /// What the shards' states record: whether the queue was set up with the client's shard count, and whether the gateways
+    /// agree on their settings.
+    pub(super) async fn examine_state(&self, role: Role, report: &mut Report) -> Result<(), LiveRedisError> {
         let count = self.shard_count();
         let further = ShardCount::new(LOOK_FURTHER.max(count.get())).unwrap_or(count);
         let ours = count.get();
         let reads = further.iter().map(|shard| {
             let mut read = redis::cmd("HMGET");
-            read.arg(self.shared.options.prefix.shard(shard).state()).arg("shards");
+            read.arg(self.shared.options.prefix.shard(shard).state()).arg("shards").arg(&agreement::FIELDS);
             async move {
                 let answer = self.hot_command(&read).await;
-                answered(answer).map(|stored: Result<(Option<String>,), String>| (shard, stored))
+                answered(answer).map(|stored: Result<Stored, String>| (shard, stored))
             }
         });
-        let mut stored = None;
+        let (mut stored, mut recorded) = (None, Vec::new());
         for (shard, answer) in try_join_all(reads).await? {
             match answer {
-                Ok((None,)) => {}
-                Ok((Some(count),)) if count == ours.to_string() => stored = Some(count),
-                Ok((Some(count),)) => {
+                Ok((None, ..)) => {}
+                Ok((Some(count), settings, since, before)) if count == ours.to_string() => {
+                    stored = Some(count);
+                    recorded.push(Recorded {
+                        settings,
+                        since: since.and_then(|since| since.parse().ok()),
+                        before,
+                    });
+                }
+                Ok((Some(count), ..)) => {
                     report.add(other_count(&count, ours));
                     return Ok(());
                 }
@@ -103,29 +109,9 @@ impl LiveRedis {
                 None => format!("no queue yet; this client uses {ours} shards"),
             },
         ));
+        report.add(agreement::judge(role, &self.shared.options, &recorded, Utc::now()));
         Ok(())
     }
-}
-
-fn in_force(options: &Options) -> Finding {
-    let retention = match options.dedup_retention {
-        DedupRetention::Permanent => "for ever".to_owned(),
-        DedupRetention::AtLeast(length) => {
-            format!("for {} s at least", length.max(DedupRetention::SHORTEST).as_secs())
-        }
-    };
-    let clock = match options.window_clock {
-        WindowClock::Local => "each gateway's",
-        WindowClock::Redis => "the server's",
-    };
-    Finding::ok(
-        OPTIONS,
-        format!(
-            "request ids are remembered {retention}; the minute is by {clock} clock; {} admissions at most go together, on {} \
-             connections",
-            options.micro_batch, options.hot_connections
-        ),
-    )
 }
 
 fn other_count(stored: &str, ours: u16) -> Finding {
@@ -193,20 +179,6 @@ mod tests {
             assert_eq!(clock(TimeDelta::milliseconds(millis)).severity, severity, "{millis}");
         }
         assert_eq!(clock(TimeDelta::milliseconds(-5)).what, "the server's clock is 5 ms behind ours");
-    }
-
-    #[test]
-    fn what_is_in_force_is_said_in_words() {
-        assert_eq!(
-            in_force(&Options::default()).what,
-            "request ids are remembered for ever; the minute is by each gateway's clock; 64 admissions at most go together, on 2 \
-             connections"
-        );
-        let options = Options::default()
-            .with_dedup_retention(DedupRetention::AtLeast(std::time::Duration::from_secs(7200)))
-            .with_window_clock(WindowClock::Redis);
-        let what = in_force(&options).what;
-        assert!(what.contains("for 7200 s at least") && what.contains("the server's clock"), "{what}");
     }
 
     #[test]

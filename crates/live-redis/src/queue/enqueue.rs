@@ -10,6 +10,7 @@ use spend_queue::{EncodedEvent, Enqueued, Shard};
 use crate::error::{CallError, LiveRedisError};
 use crate::keys::seen_field;
 use crate::lane::{Batch, Lanes};
+use crate::settings::AgreedSettings;
 use crate::{LiveRedis, script};
 
 /// Who waits for an enqueue, by shard and lane. Each event has an answer of its own: one that is refused refuses no other.
@@ -79,6 +80,7 @@ impl LiveRedis {
         // a host whose clock is ahead may have put it.
         call.arg(if generation.is_some() { 3 } else { 1 })
             .arg(generation.map_or(0, |length| length.saturating_mul(2)));
+        call.arg(AgreedSettings::of(&self.shared.options).to_string());
         let charged = Charged::by(events);
         call.arg(charged.scopes.len()).arg(charged.places.len()).arg(charged.scopes).arg(charged.places);
         for (event, numbers) in events.iter().zip(charged.numbers) {

@@ -156,6 +156,7 @@ pub(crate) fn of_value() -> Vec<Damage> {
     set(b"state", b"starts", &NO_COUNT, &[]);
     set(b"state", b"shards", &[b"x", b"", b"0", b"-1", b"2", b"1.0"], &[Enqueue]);
     set(b"state", b"format", &[b"x", b"", b"3"], &[]);
+    set(b"state", b"settings", &[b"x", b"", b"local"], &[]);
     damages
 }
 

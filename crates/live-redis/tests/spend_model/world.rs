@@ -329,7 +329,7 @@ impl World {
         prop_assert_eq!(self.hot.redis.ack(&receipt).await, Ok(Acked::Done { depth: 0, short_counters: 0 }));
         let _ = self.model.ack_now(&receipt);
         let fields: Vec<String> = self.hot.run(&[b"HKEYS", self.hot.key("state").as_bytes()]).await;
-        let kept = ["head", "next", "chain", "format", "shards"];
+        let kept = ["head", "next", "chain", "format", "shards", "settings", "settings_since"];
         prop_assert!(fields.iter().all(|field| kept.contains(&field.as_str())), "{:?}", fields);
         for key in self.hot.keys().await {
             let what = &key[self.hot.key("").len()..];
