@@ -1,6 +1,7 @@
 //! What an operator moved aside is named until somebody dealt with it, and its record stays.
 
 use serde_json::Value;
+use spend_queue::SpendQueue;
 
 use crate::support::{Stack, event};
 use crate::{audit, enqueue, flush, only, redis, run, says, text};
