@@ -12,6 +12,7 @@ mod fill;
 mod memory;
 mod raw_script;
 mod reads;
+mod yesterday;
 
 use anyhow::Result;
 use bench_frame::traffic;
@@ -28,6 +29,7 @@ async fn measure(urls: [String; 6], effort: Effort, mut report: Report) -> Resul
     let [loaded, few, many, drained, doubtful, remembering] = urls;
     report.add(enqueue::measure(&Server::connect(&loaded).await?, effort).await?);
     report.add(reads::measure(&Server::connect(&few).await?, &Server::connect(&many).await?, effort).await?);
+    report.add(yesterday::measure(&Server::connect(&few).await?, effort).await?);
     report.add(drain::measure(&Server::connect(&drained).await?, effort).await?);
     report.add(doubt::measure(&Server::connect(&doubtful).await?, effort).await?);
     report.add(memory::measure(&Server::connect(&remembering).await?).await?);
