@@ -153,11 +153,10 @@ impl State {
         if minute < oldest {
             return Err(LocalError::MinutePassed { minute, oldest });
         }
+        self.windows.retain(|(kept, _)| *kept >= oldest);
         let place = match self.windows.binary_search_by_key(&minute, |(kept, _)| *kept) {
             Ok(place) => place,
-            Err(_) => {
-                self.windows.retain(|(kept, _)| *kept >= oldest);
-                let place = self.windows.partition_point(|(kept, _)| *kept < minute);
+            Err(place) => {
                 self.windows.insert(place, (minute, Window::new(Arc::clone(&self.tree))));
                 place
             }

@@ -107,6 +107,8 @@ fn a_path_goes_from_any_node_to_its_root() {
     assert_eq!(tree.path(vec![1, 0, 2]), tree.path_from(1));
     assert_eq!(tree.path(vec![0, 2]), tree.path_from(0));
     assert_eq!(tree.path(vec![]).unwrap(), Path::empty());
+    assert!(Path::empty().is_empty() && !tree.path_from(0).unwrap().is_empty());
+    assert!(!tree.is_empty() && RateTree::new(vec![]).unwrap().is_empty());
     let missing = PathError::NoSuchNode { position: 0, index: 4, nodes: 4 };
     assert_eq!(tree.path_from(4), Err(missing));
 }

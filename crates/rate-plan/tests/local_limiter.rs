@@ -64,6 +64,28 @@ fn a_hundred_threads_that_race_for_seven_requests_get_exactly_seven() {
 }
 
 #[test]
+fn what_was_used_may_be_as_much_as_a_limit_can_be_and_no_more() {
+    let limiter = LocalLimiter::new(tree(None, None));
+    let ticket = ticket(&limiter, 40, NOW);
+    let most = i64::try_from(MAX_LIMIT).unwrap();
+    assert_eq!(
+        limiter.settle(&ticket, most + 1),
+        Err(SettleError::ActualTooLarge { actual_tokens: most + 1 })
+    );
+    limiter.settle(&ticket, most).unwrap();
+    assert_eq!(used(&limiter, NOW), Usage { rpm: 1, tpm: MAX_LIMIT });
+}
+
+#[test]
+fn an_admission_lends_its_ticket_and_a_limiter_shows_its_minutes() {
+    let limiter = LocalLimiter::new(tree(None, None));
+    let admission = limiter.admit(&plan(&limiter), 1, NOW).unwrap();
+    assert_eq!(admission.ticket().unwrap().minute(), NOW / 60);
+    let shown = format!("{limiter:?}");
+    assert!(shown.contains("LocalLimiter") && shown.contains(&(NOW / 60).to_string()), "{shown}");
+}
+
+#[test]
 fn settling_corrects_the_tokens_in_both_directions_once() {
     let limiter = LocalLimiter::new(tree(None, Some(100)));
     let (low, high) = (ticket(&limiter, 40, NOW), ticket(&limiter, 60, NOW));

@@ -85,5 +85,6 @@ mod tests {
         let chain = Chain::GENESIS.next(9, AT, "}");
         assert_eq!(chain.to_string().parse(), Ok(chain));
         assert!("00".parse::<Chain>().is_err());
+        assert_eq!(format!("{chain:?}"), format!("Chain({chain})"));
     }
 }

@@ -3,7 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
-use spend_queue::{Chain, Entry, FieldProblem, MAX_DEPTH, MAX_TOKENS, ScopeRef, SpendEvent, Usd};
+use spend_queue::{
+    Chain, Entry, FieldProblem, MAX_DEPTH, MAX_EVENT_BYTES, MAX_TOKENS, ScopeRef, SpendEvent, Usd,
+};
 
 fn now() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
@@ -209,7 +211,13 @@ fn lists_and_objects_are_inside_one_another_to_a_bound() {
 
 #[test]
 fn an_event_above_64_kib_is_refused() {
-    let (field, problem) = refused(|e| drop(e.metadata.insert("m".into(), json!("x".repeat(64 * 1024)))));
+    let filled = |e: &mut SpendEvent, bytes| drop(e.metadata.insert("m".into(), json!("x".repeat(bytes))));
+    let (field, problem) = refused(|e| filled(e, MAX_EVENT_BYTES));
     assert_eq!(field, "event");
-    assert!(matches!(problem, FieldProblem::TooLarge(bytes) if bytes > 64 * 1024));
+    let FieldProblem::TooLarge(bytes) = problem else { panic!("{problem:?}") };
+    let room = 2 * MAX_EVENT_BYTES - bytes;
+    assert_eq!(refused(|e| filled(e, room + 1)).1, FieldProblem::TooLarge(MAX_EVENT_BYTES + 1));
+    let mut fits = event();
+    filled(&mut fits, room);
+    assert_eq!(fits.encode(now()).unwrap().request_id(), "request-1");
 }
