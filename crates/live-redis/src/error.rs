@@ -187,6 +187,8 @@ impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
         let text = one_line(&error);
         match error.kind() {
+            // A refusal without a word of its own, which passes when others leave.
+            _ if text.contains("max number of clients reached") => Self::Unavailable(text),
             // A cluster of which no node is connected: nothing was sent.
             ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => Self::Connection(text),
             ErrorKind::Server(
@@ -216,4 +218,16 @@ pub(crate) fn one_line(error: &RedisError) -> String {
         (None, _) => error.to_string(),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_full_of_clients_cannot_now() {
+        let error =
+            redis::make_extension_error("ERR".to_owned(), Some("max number of clients reached".to_owned()));
+        assert!(matches!(CallError::from(error), CallError::Unavailable(_)));
+    }
 }
